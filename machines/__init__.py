@@ -1,0 +1,1 @@
+"""The law: what may follow what, as tables, and the driver that follows them. No I/O, no other room."""

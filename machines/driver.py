@@ -1,0 +1,95 @@
+"""Follows a table: runs the step of the state it is in, fires the event the step returned, until a final state."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from transitions import Machine, MachineError
+
+from machines.table import Table
+
+logging.getLogger("transitions").setLevel(logging.WARNING)
+log = logging.getLogger("interlock.driver")
+
+Step = Callable[[Any], Awaitable[str]]
+
+
+class Move(NamedTuple):
+    """One entry of a trace; `ms` is how long the state that was left had lasted."""
+
+    event: str
+    source: Enum
+    target: Enum
+    ms: float
+
+
+class Driven:
+    """What a driven object carries: its state, the event that led there, and its trace."""
+
+    def __init__(self, table: Table) -> None:
+        self.state = table.initial
+        self.event = ""
+        self.trace: list[Move] = []
+        self.entered = time.monotonic()
+        self.interruption: str | None = None
+        self.task: asyncio.Task[None] | None = None
+
+
+def fire(machine: Machine, driven: Driven, event: str) -> None:
+    """Make the move of `event`, and record it. Raises MachineError, state unchanged, if no row allows it."""
+    if event not in machine.events:
+        msg = f"No row is named {event!r}."
+        raise MachineError(msg)
+    source, left, driven.event = driven.state, time.monotonic(), event
+    machine.events[event].trigger(driven)
+    driven.trace.append(Move(event, source, driven.state, (left - driven.entered) * 1000))
+    driven.entered = left
+
+
+def interrupt(table: Table, driven: Driven, event: str) -> None:
+    """Let `event` end what the driven object is doing now; nothing happens if its state has no such row."""
+    if driven.interruption is None and (event, driven.state) in table.edges:
+        driven.interruption = event
+        if driven.task is not None:
+            driven.task.cancel()
+
+
+async def drive(
+    table: Table,
+    machine: Machine,
+    driven: Driven,
+    steps: Mapping[Any, Step],
+    event_for: Mapping[type[Exception], str],
+) -> None:
+    """Run steps until a final state. An exception `event_for` does not name is `crashed`, logged here once."""
+    driven.task = asyncio.current_task()
+    while driven.state not in table.final:
+        event = await _happened(table, driven, steps[driven.state], event_for)
+        try:
+            fire(machine, driven, event)
+        except MachineError:
+            log.exception("no row lets %r leave %r", event, driven.state.value)
+            fire(machine, driven, "crashed")
+
+
+async def _happened(
+    table: Table, driven: Driven, step: Step, event_for: Mapping[type[Exception], str]
+) -> str:
+    if driven.interruption is not None:
+        return driven.interruption
+    try:
+        return await step(driven)
+    except asyncio.CancelledError:
+        if driven.task is not None:
+            driven.task.uncancel()
+        gone = ("client_gone", driven.state) in table.edges
+        return driven.interruption or ("client_gone" if gone else "crashed")
+    except tuple(event_for) as error:
+        log.warning("%s: %s", driven.state.value, error, exc_info=error.__cause__)
+        return next(event for kind, event in event_for.items() if isinstance(error, kind))
+    except Exception:
+        log.exception("crashed while %s", driven.state.value)
+        return "crashed"

@@ -1,0 +1,63 @@
+"""What a machine's table is made of: moves, holds and the rows that answer a client."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from transitions import Machine
+
+
+class Refusal(NamedTuple):
+    """A row that ends a request with an HTTP error: the edge, the status, the code and the sentence in one."""
+
+    states: tuple[Enum, ...]
+    status: HTTPStatus
+    type: str
+    code: str | None
+    param: str | None
+    message: str
+    retry_after: int | None = None  # seconds
+
+
+class Failure(NamedTuple):
+    """A row that ends a response after its first frame, as `response.failed`."""
+
+    states: tuple[Enum, ...]
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One machine as data. `moves` are rows of (event, source or sources, target); a None target stays put."""
+
+    name: str
+    states: type[Enum]
+    initial: Enum
+    final: frozenset[Enum]
+    moves: Sequence[list[Any]]
+    holds: Mapping[Enum, Mapping[str, str | list[str]]]
+
+    @cached_property
+    def edges(self) -> frozenset[tuple[str, Enum]]:
+        """Every (event, state it leaves) pair: what the tests must fire and the diagram must show."""
+        return frozenset((event, state) for event, sources, _ in self.moves for state in _listed(sources))
+
+
+def to_machine(table: Table) -> Machine:
+    """Build the one shared machine of a table; fire its events with `driver.fire`."""
+    return Machine(
+        model=None,
+        states=[{"name": state, **table.holds.get(state, {})} for state in table.states],
+        transitions=list(table.moves),
+        initial=table.initial,
+        auto_transitions=False,
+        send_event=True,
+    )
+
+
+def _listed(sources: Enum | Sequence[Enum]) -> Sequence[Enum]:
+    return [sources] if isinstance(sources, Enum) else sources

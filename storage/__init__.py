@@ -1,0 +1,1 @@
+"""DuckDB: what was said, for as long as we promised."""
