@@ -1,9 +1,9 @@
 """What can break in the engine room.
 
-    EngineError
-    ├── LoadError       a model could not be loaded
-    ├── TemplateError   the chat template refused the conversation
-    └── DecodeError     decoding broke off
+EngineError
+├── LoadError       a model could not be loaded
+├── TemplateError   the chat template refused the conversation
+└── DecodeError     decoding broke off
 """
 
 

@@ -33,7 +33,7 @@ Piece = Text | Finish
 
 
 class Decoding(Protocol):
-    """One running decode. Iterate it for its pieces, the last of which is `Finish`; it raises EngineError if it breaks."""
+    """One running decode. Iterate it for its pieces, the last of which is `Finish`; a break raises EngineError."""
 
     def __aiter__(self) -> AsyncIterator[Piece]: ...
 
@@ -45,6 +45,13 @@ class Engine(Protocol):
     """A model in memory. `context_length` is in tokens, prompt and answer together."""
 
     context_length: int
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the engine's thread is there to serve a decode."""
+
+    async def load(self) -> None:
+        """Load the model, once, before anything else is asked of it. Raises LoadError."""
 
     async def tokenize(self, messages: list[dict[str, Any]]) -> list[int]:
         """Render chat messages (`role`, `content`) with the model's template. Raises TemplateError."""

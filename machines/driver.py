@@ -75,13 +75,11 @@ async def drive(
             fire(machine, driven, "crashed")
 
 
-async def _happened(
-    table: Table, driven: Driven, step: Step, event_for: Mapping[type[Exception], str]
-) -> str:
+async def _happened(table: Table, driven: Driven, step: Step, event_for: Mapping[type[Exception], str]) -> str:
     if driven.interruption is not None:
         return driven.interruption
     try:
-        return await step(driven)
+        event = await step(driven)
     except asyncio.CancelledError:
         if driven.task is not None:
             driven.task.uncancel()
@@ -93,3 +91,5 @@ async def _happened(
     except Exception:
         log.exception("crashed while %s", driven.state.value)
         return "crashed"
+    # a step may learn of the interruption itself, as one that reads the request does
+    return driven.interruption or event

@@ -2,7 +2,7 @@
 
 A refusal happens before the first frame and is a plain HTTP error; a failure happens after it and is `response.failed`.
 The prompt is made before the queue, so a bad request never waits for the model. The terminal event goes out before the
-row is written; the row's id is reserved first, so a client that continues at once waits for the write and never gets a 404.
+row is written; the row's id is reserved first, so a client that continues at once waits for the write, never for a 404.
 A response whose client left before its terminal is neither kept nor continued.
 """
 
@@ -35,7 +35,9 @@ class State(Enum):
 FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED, State.ABANDONED})
 UNSEEN = (State.ROUTING, State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING,
           State.QUEUED)  # fmt: skip
-LEAVABLE = (*UNSEEN, State.DISPATCHING, State.EMITTING, State.FAILING)
+# BINDING never waits, and a row that cannot be written any more is kept
+LEAVABLE = (State.ROUTING, State.VALIDATING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED,
+            State.DISPATCHING, State.EMITTING, State.FAILING)  # fmt: skip
 
 IRE = "invalid_request_error"
 MISSING = "missing_required_parameter"
@@ -72,8 +74,6 @@ REFUSALS = {
                                   "The HTTP request is malformed: {reason}."),
     "body_too_large":     Refusal((State.VALIDATING,), HTTPStatus(413), IRE, None, None,
                                   "Request body too large: the limit is {limit} bytes."),
-    "body_cut":           Refusal((State.VALIDATING,), HTTPStatus(400), IRE, None, None,
-                                  "The request body ended before its Content-Length."),
     "json_invalid":       Refusal((State.VALIDATING,), HTTPStatus(400), IRE, None, None,
                                   "Invalid JSON in request body"),
     "body_not_object":    Refusal((State.VALIDATING,), HTTPStatus(400), IRE, None, "body",
@@ -144,7 +144,7 @@ FAILURES = {
 TERMINALS = {"decode_finished": "response.completed", "token_limit_reached": "response.incomplete",
              **dict.fromkeys(FAILURES, "response.failed")}
 
-HOLDS = {
+HOLDS: dict[Enum, dict[str, str | list[str]]] = {
     State.DISPATCHING: {"on_exit": ["stop_decoding", "leave_slot"]},
     State.EMITTING:    {"on_enter": "reserve_row"},
     State.DONE:        {"on_enter": "release_row"},

@@ -39,7 +39,9 @@ MOVES = [
     ["output_cut",      [Item.NONE, Item.MESSAGE],  Item.CLOSED],
 ]
 
-HOLDS = {item: {"on_enter": "open_item", "on_exit": "close_item"} for item in SAYS}
+HOLDS: dict[Enum, dict[str, str | list[str]]] = {
+    item: {"on_enter": "open_item", "on_exit": "close_item"} for item in SAYS
+}
 # fmt: on
 
 OUTPUT = Table("output", Item, Item.NONE, frozenset({Item.CLOSED}), MOVES, HOLDS)

@@ -1,0 +1,1 @@
+"""The measurements quoted in the README, one command each."""

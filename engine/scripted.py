@@ -1,0 +1,128 @@
+"""An engine for tests: it plays lists of pieces instead of running a model, and remembers what it was asked."""
+
+import asyncio
+from collections import deque
+from typing import Any, Literal, Self
+
+from engine.errors import DecodeError, TemplateError
+from engine.pieces import Finish, Piece, Sampling, Text
+
+
+class Pause:
+    """A place in a script where the decode waits: await `reached`, do what is to be tested, then set `resume`."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.resume = asyncio.Event()
+
+
+Script = list[Piece | Exception | Pause]
+
+
+def say(*texts: str, prompt_tokens: int = 0, reason: Literal["stop", "length"] = "stop") -> Script:
+    """Write the script of an answer, one token a text."""
+    finish = Finish(reason=reason, prompt_tokens=prompt_tokens, completion_tokens=len(texts))
+    return [*(Text(text) for text in texts), finish]
+
+
+class ScriptedDecoding:
+    """One playing of a script. An exception in it is raised; without a `Finish` it just ends."""
+
+    def __init__(self, script: Script) -> None:
+        self.played = 0
+        self.is_cancelled = False
+        self._script = deque(script)
+        self._over = asyncio.Event()
+        self._error: Exception | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Piece:
+        while self._script and not self._over.is_set():
+            await self._wait(self._script[0])
+            if self._over.is_set():
+                break
+            match self._script.popleft():
+                case Exception() as error:
+                    self.end(error)
+                case Text() | Finish() as piece:
+                    self.played += 1
+                    if isinstance(piece, Finish):
+                        self.end()
+                    return piece
+        self.end()
+        failure, self._error = self._error, None
+        raise failure or StopAsyncIteration
+
+    def cancel(self) -> None:
+        """Stop before the next piece, and out of a pause."""
+        self.is_cancelled = self.is_cancelled or not self._over.is_set()
+        self._error = None
+        self._over.set()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Play nothing further, and raise `error` at the reader. Only the first end counts."""
+        if not self._over.is_set():
+            self._error = error
+            self._over.set()
+
+    async def _wait(self, entry: Piece | Exception | Pause) -> None:
+        """Wait at a pause; at any other entry let the loop turn, as a model does."""
+        if not isinstance(entry, Pause):
+            await asyncio.sleep(0)
+            return
+        entry.reached.set()
+        waits = [asyncio.ensure_future(event.wait()) for event in (entry.resume, self._over)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+class ScriptedEngine:
+    """An `Engine` without a model. Each decode plays the next of `scripts`, or `script` once those are used up.
+
+    A word is a token: the first word ever seen is 1, the next new one 2, and so on.
+    """
+
+    def __init__(self, script: Script | None = None, *, context_length: int = 8192) -> None:
+        self.context_length = context_length
+        self.healthy = True
+        self.script: Script = script or []
+        self.scripts: deque[Script] = deque()
+        self.template_error: TemplateError | None = None
+        self.decodes: list[tuple[list[int], Sampling]] = []
+        self.decodings: list[ScriptedDecoding] = []
+        self.conversations: list[list[dict[str, Any]]] = []
+        self._vocabulary: dict[str, int] = {}
+
+    @property
+    def cancelled(self) -> int:
+        """How many decodes were cancelled before their end."""
+        return sum(decoding.is_cancelled for decoding in self.decodings)
+
+    async def load(self) -> None:
+        """Be ready: there is nothing to load."""
+
+    async def tokenize(self, messages: list[dict[str, Any]]) -> list[int]:
+        """Give each whitespace-separated word of the messages' contents its token; raises `template_error` if set."""
+        self.conversations.append(messages)
+        if self.template_error:
+            raise self.template_error
+        words = [word for message in messages for word in str(message.get("content") or "").split()]
+        return [self._vocabulary.setdefault(word, len(self._vocabulary) + 1) for word in words]
+
+    def decode(self, prompt: list[int], sampling: Sampling) -> ScriptedDecoding:
+        """Start playing."""
+        self.decodes.append((prompt, sampling))
+        decoding = ScriptedDecoding(self.scripts.popleft() if self.scripts else self.script)
+        self.decodings.append(decoding)
+        return decoding
+
+    async def close(self) -> None:
+        """Break off every decode."""
+        self.healthy = False
+        for decoding in self.decodings:
+            decoding.end(DecodeError("The engine was closed."))

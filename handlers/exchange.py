@@ -1,0 +1,115 @@
+"""One request: what it has learned so far, and what it holds."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+from transitions import EventData
+
+from engine.pieces import Decoding, Finish
+from handlers.mapping.to_response import Head
+from handlers.models import Binding
+from handlers.outbox import Outbox
+from handlers.output import Output
+from handlers.services import Services
+from handlers.wire.events import Event
+from handlers.wire.request import CreateResponse
+from handlers.wire.response import Response
+from machines.driver import Driven, interrupt
+from machines.exchange import EXCHANGE, FAILURES, REFUSALS
+from machines.table import Refusal
+from storage.rows import ResponseRow
+
+log = logging.getLogger("interlock.exchange")
+
+
+class Incoming(Struct, frozen=True, kw_only=True):
+    """What arrived: `event` says how its route was found, `read` reads at most so many bytes of its body."""
+
+    method: str
+    path: str
+    event: str = "route_found"
+    facts: dict[str, Any] = {}
+    declared_length: int | None = None
+    read: Callable[[int], Awaitable[bytes]] | None = None
+
+
+class Exchange(Driven):
+    """Follows the exchange machine. Each step adds what it learned; callbacks let go of what a state held."""
+
+    request: CreateResponse
+    binding: Binding
+    head: Head
+    items: list[dict[str, Any]]
+    prompt: list[int]
+    response: Response
+
+    def __init__(self, services: Services, incoming: Incoming) -> None:
+        super().__init__(EXCHANGE)
+        self.services = services
+        self.incoming = incoming
+        self.id = services.new_id("ex")
+        self.facts: dict[str, Any] = {
+            "exchange": self.id, "method": incoming.method, "path": incoming.path, **incoming.facts,
+        }  # fmt: skip
+        self.outbox = Outbox()
+        self.output = Output(services.new_id)
+        self.chain: list[ResponseRow] = []
+        self.history: list[dict[str, Any]] = []
+        self.finish: Finish | None = None
+        self.decoding: Decoding | None = None
+        self._reserved: str | None = None
+
+    async def say(self, event: Event) -> None:
+        """Send an event to the client, waiting while it is too far behind."""
+        await self.outbox.put(event)
+
+    def leave(self) -> None:
+        """Take note that the client has gone; once its terminal event left, that changes nothing."""
+        if not self.outbox.is_delivered:
+            interrupt(EXCHANGE, self, "client_gone")
+
+    @property
+    def wants_stream(self) -> bool:
+        """Whether the client asked for server-sent events."""
+        return bool(self.request.stream)
+
+    @property
+    def refusal(self) -> tuple[Refusal, str | None, str]:
+        """The row that refused this exchange, its param, and its sentence."""
+        row = REFUSALS[self.event]
+        facts = {**self.facts, "retry_after": row.retry_after}
+        return row, row.param and row.param.format(**facts), row.message.format(**facts)
+
+    @property
+    def failure(self) -> tuple[str, str]:
+        """The code and the sentence of the row that failed this exchange."""
+        row = FAILURES[self.event]
+        return row.code, row.message.format(**self.facts)
+
+    def stop_decoding(self, _: EventData) -> None:
+        if self.decoding is not None:
+            self.decoding.cancel()
+
+    def leave_slot(self, _: EventData) -> None:
+        self.binding.slots.leave()
+
+    def reserve_row(self, _: EventData) -> None:
+        if self.head.store:
+            self._reserved = self.head.id
+            self.services.pending.reserve(self.head.id)
+
+    def release_row(self, _: EventData) -> None:
+        if self._reserved is not None:
+            self.services.pending.release(self._reserved)
+
+    def report(self) -> None:
+        """Log how the exchange went: one line, its path with the milliseconds spent in each state, no content."""
+        path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}" for move in self.trace)
+        row = REFUSALS.get(self.event)
+        status = f" {row.status.value}" if row else ""
+        log.info(
+            "%s %s %s: %s by %s%s [%s]", self.id, self.incoming.method, self.incoming.path,
+            self.state.value, self.event, status, path,
+        )  # fmt: skip

@@ -1,0 +1,68 @@
+"""How gunicorn runs Interlock: one asgi worker on loopback, checked before anything starts."""
+
+import ipaddress
+import os
+import subprocess
+import sys
+from typing import Any
+
+wsgi_app = "handlers.asgi:app"
+worker_class = "asgi"
+workers = 1
+asgi_lifespan = "on"
+bind = f"127.0.0.1:{os.environ.get('INTERLOCK_PORT') or 8080}"
+# a client that leaves is noticed at once by handlers.watch; this is the net below it
+asgi_disconnect_grace_period = 1
+graceful_timeout = 10
+keepalive = 75
+control_socket_disable = True
+
+
+def on_starting(server: Any) -> None:
+    """Refuse what cannot work, then check the database and the model in a process of its own.
+
+    MLX and DuckDB start threads, which must not be there when the worker is forked.
+    """
+    if fault := _fault(server.cfg):
+        sys.exit(f"interlock: {fault}")
+    checked = subprocess.run([sys.executable, "-m", "handlers.cli", "prepare"], check=False)
+    if checked.returncode:
+        sys.exit(checked.returncode)
+
+
+def nworkers_changed(server: Any, new: int, _old: int | None) -> None:
+    """Stay at one worker when a signal asks for more."""
+    if new > 1:
+        server.log.warning("interlock: the models and the database live in one worker, so there is no second one")
+        server.num_workers = 1
+
+
+def post_fork(server: Any, _worker: Any) -> None:
+    """Let the app know the port it is really served on."""
+    address = server.LISTENERS[0].getsockname()
+    if isinstance(address, tuple):
+        os.environ["INTERLOCK_PORT"] = str(address[1])
+
+
+def _fault(cfg: Any) -> str | None:
+    if cfg.workers != 1:
+        return (
+            f"{cfg.workers} workers were asked for; the models and the database live in one worker, "
+            "so leave out --workers (and WEB_CONCURRENCY)."
+        )
+    if cfg.worker_class_str != "asgi":
+        return f"the worker class must be asgi, not {cfg.worker_class_str}; leave out --worker-class."
+    if cfg.preload_app:
+        return "models cannot be loaded before the fork; leave out --preload."
+    outside = [address for address in cfg.address if not _is_loopback(address)]
+    return f"{outside[0][0]} is not a loopback address, and this server has no tokens yet; bind to 127.0.0.1." \
+        if outside else None  # fmt: skip
+
+
+def _is_loopback(address: Any) -> bool:
+    if not isinstance(address, tuple):
+        return True
+    try:
+        return ipaddress.ip_address(address[0]).is_loopback
+    except ValueError:
+        return bool(address[0] == "localhost")

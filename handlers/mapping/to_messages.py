@@ -1,0 +1,139 @@
+"""From Responses items, of the request and of the chain before it, to the messages a chat template takes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import DecodeError, Struct, json
+
+from handlers.mapping.to_struct import FieldError, join, shown, to_struct
+from handlers.wire.items import InputCall, InputCallOutput, InputMessage, InputReasoning, Parts
+
+ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+TEXT_FIELD = {"input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
+
+
+class Message(Struct):
+    """One chat message; an assistant's reasoning, text and calls are one message."""
+
+    role: str
+    content: str = ""
+    reasoning: str = ""
+    calls: list[InputCall] = []
+    call_id: str | None = None
+
+
+def to_items(given: str | list[Any]) -> list[dict[str, Any]]:
+    """Make a request's input a list of items; those without a type are messages. Raises FieldError."""
+    if isinstance(given, str):
+        return [{"type": "message", "role": "user", "content": given}]
+    return [_to_item(item, join("input", index)) for index, item in enumerate(given)]
+
+
+def to_messages(items: Iterable[dict[str, Any]], path: str = "input") -> list[Message]:
+    """Fold items into messages: reasoning, message and calls of one assistant turn become one. Raises FieldError."""
+    messages: list[Message] = []
+    for index, item in enumerate(items):
+        where = join(path, index)
+        fold = FOLDS.get(item["type"])
+        if fold is None:
+            raise FieldError(join(where, "type"), f"items of type {shown(item['type'])} are not supported")
+        fold(messages, item, where)
+    return messages
+
+
+def to_chat(messages: list[Message], instructions: str | None) -> list[dict[str, Any]]:
+    """Make the template's messages: one leading system message, then the conversation."""
+    system = [instructions or "", *(message.content for message in messages if message.role == "system")]
+    leading = "\n\n".join(text for text in system if text)
+    turns = [_to_turn(message) for message in messages if message.role != "system"]
+    return [{"role": "system", "content": leading}, *turns] if leading else turns
+
+
+def _to_item(item: Any, path: str) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise FieldError(path, "an item must be a non-null object")
+    kind = "message" if item.get("type") is None else item["type"]
+    if not isinstance(kind, str):
+        raise FieldError(join(path, "type"), "expected `str`")
+    return {**item, "type": kind}
+
+
+def _fold_message(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    given = to_struct(item, InputMessage, path)
+    if given.role not in ROLES:
+        raise FieldError(
+            join(path, "role"), f"unsupported message role {shown(given.role)}; use one of {', '.join(ROLES)}"
+        )
+    text = _to_text(given.content, join(path, "content"))
+    if given.role != "assistant":
+        messages.append(Message(ROLES[given.role], text))
+        return
+    turn = _turn(messages)
+    if turn.calls:
+        turn = Message("assistant")
+        messages.append(turn)
+    turn.content += text
+
+
+def _fold_reasoning(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    given = to_struct(item, InputReasoning, path)
+    _turn(messages).reasoning += _to_text(given.summary, join(path, "summary"))
+
+
+def _fold_call(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    turn = _turn(messages)
+    turn.calls = [*turn.calls, to_struct(item, InputCall, path)]
+
+
+def _fold_call_output(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    given = to_struct(item, InputCallOutput, path)
+    if not given.call_id:
+        raise FieldError(join(path, "call_id"), "it must not be empty")
+    messages.append(Message("tool", _to_text(given.output, join(path, "output")), call_id=given.call_id))
+
+
+FOLDS: dict[str, Callable[[list[Message], dict[str, Any], str], None]] = {
+    "message": _fold_message,
+    "reasoning": _fold_reasoning,
+    "function_call": _fold_call,
+    "function_call_output": _fold_call_output,
+}
+
+
+def _turn(messages: list[Message]) -> Message:
+    if not messages or messages[-1].role != "assistant":
+        messages.append(Message("assistant"))
+    return messages[-1]
+
+
+def _to_text(content: str | Parts | None, path: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(_to_part_text(part, join(path, index)) for index, part in enumerate(content))
+
+
+def _to_part_text(part: dict[str, Any], path: str) -> str:
+    kind = part.get("type")
+    field = TEXT_FIELD.get(kind) if isinstance(kind, str) else None
+    if field is None:
+        raise FieldError(join(path, "type"), f"content parts of type {shown(kind)} are not supported")
+    return to_struct(part.get(field), str, join(path, field))
+
+
+def _to_turn(message: Message) -> dict[str, Any]:
+    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.reasoning:
+        turn["reasoning_content"] = message.reasoning
+    if message.calls:
+        turn["tool_calls"] = [_to_call(call) for call in message.calls]
+    if message.call_id is not None:
+        turn["tool_call_id"] = message.call_id
+    return turn
+
+
+def _to_call(call: InputCall) -> dict[str, Any]:
+    try:
+        arguments = json.decode(call.arguments)
+    except DecodeError:
+        arguments = call.arguments
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}

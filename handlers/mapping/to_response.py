@@ -1,0 +1,104 @@
+"""The one place where a response resource is built: in progress, terminal, or failed."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from engine.pieces import Finish
+from handlers.wire.items import OutputMessage
+from handlers.wire.request import CreateResponse
+from handlers.wire.response import (
+    IncompleteDetails,
+    InputTokensDetails,
+    OutputTokensDetails,
+    Response,
+    ResponseError,
+    Status,
+    Usage,
+)
+
+FUNCTION_KEYS = ("type", "name", "description", "parameters", "strict")
+STATUS: dict[str, Status] = {
+    "response.completed": "completed",
+    "response.incomplete": "incomplete",
+    "response.failed": "failed",
+}
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """What stays the same through a response's life; `created_at` is in Unix seconds."""
+
+    id: str
+    created_at: int
+    instructions: str | None
+    request: CreateResponse
+    store: bool
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How a response stands now; `completed_at` is in Unix seconds."""
+
+    status: Status = "in_progress"
+    completed_at: int | None = None
+    output: list[OutputMessage] = []
+    usage: Usage | None = None
+    error: ResponseError | None = None
+
+
+def to_response(head: Head, ending: Ending) -> Response:
+    """Build all 31 keys; a setting the client left out is echoed as the value that took effect."""
+    asked = head.request
+    return Response(
+        id=head.id,
+        created_at=head.created_at,
+        completed_at=ending.completed_at if ending.status == "completed" else None,
+        status=ending.status,
+        incomplete_details=IncompleteDetails("max_output_tokens") if ending.status == "incomplete" else None,
+        error=ending.error,
+        model=asked.model or "",
+        previous_response_id=asked.previous_response_id or None,
+        instructions=head.instructions,
+        output=ending.output,
+        usage=ending.usage,
+        store=head.store,
+        **to_echo(asked),
+    )
+
+
+def to_echo(asked: CreateResponse) -> dict[str, Any]:
+    """Echo the settings that took effect: those asked for and served, else the specification's defaults."""
+    return {
+        "tools": [_to_tool(tool) for tool in asked.tools or []],
+        "tool_choice": asked.tool_choice or "auto",
+        "truncation": "disabled",
+        "parallel_tool_calls": asked.parallel_tool_calls is not False,
+        "text": {"format": {"type": "text"}, "verbosity": (asked.text and asked.text.verbosity) or "medium"},
+        "temperature": 1.0 if asked.temperature is None else asked.temperature,
+        "top_p": 1.0 if asked.top_p is None else asked.top_p,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "top_logprobs": 0,
+        "reasoning": asked.reasoning and {"effort": asked.reasoning.effort, "summary": asked.reasoning.summary},
+        "max_output_tokens": asked.max_output_tokens,
+        "max_tool_calls": asked.max_tool_calls,
+        "background": False,
+        "service_tier": "default",
+        "metadata": asked.metadata if isinstance(asked.metadata, dict) else {},
+        "safety_identifier": asked.safety_identifier,
+        "prompt_cache_key": asked.prompt_cache_key,
+    }
+
+
+def to_usage(finish: Finish) -> Usage:
+    """Count what the model read and wrote."""
+    return Usage(
+        input_tokens=finish.prompt_tokens,
+        input_tokens_details=InputTokensDetails(finish.cached_tokens),
+        output_tokens=finish.completion_tokens,
+        output_tokens_details=OutputTokensDetails(0),
+        total_tokens=finish.prompt_tokens + finish.completion_tokens,
+    )
+
+
+def _to_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    return {**dict.fromkeys(FUNCTION_KEYS), **tool} if tool.get("type") == "function" else tool

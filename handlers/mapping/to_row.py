@@ -1,0 +1,53 @@
+"""Between a response and the row that keeps it."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from handlers.wire.response import Response
+from storage.rows import ResponseRow
+
+ECHOED = ("temperature", "top_p", "max_output_tokens", "tools", "reasoning", "metadata")
+
+
+class Origin(Struct, frozen=True, rename="camel"):
+    """Which model object in which server process made a response."""
+
+    model_instance_id: int
+    server_boot_id: str
+
+
+def to_row(
+    response: Response, items: list[dict[str, Any]], chain: list[ResponseRow], origin: Origin, retention: int
+) -> ResponseRow:
+    """Make the row of a response that has just ended; `retention` is in seconds."""
+    config = {name: getattr(response, name) for name in ECHOED} | msgspec.to_builtins(origin)
+    return ResponseRow(
+        id=response.id,
+        previous_response_id=response.previous_response_id,
+        ancestors=tuple(row.id for row in chain),
+        created_at=response.created_at,
+        expires_at=response.created_at + retention,
+        model=response.model,
+        status=response.status,
+        instructions=response.instructions,
+        input_json=_to_json(items),
+        output_json=_to_json(response.output),
+        usage_json=_to_json(response.usage),
+        config_json=_to_json(config),
+    )
+
+
+def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
+    """Make the items of a stored chain, oldest first; a turn without output is still a turn of the assistant."""
+    items: list[dict[str, Any]] = []
+    for row in chain:
+        silent = [{"type": "message", "role": "assistant", "content": ""}]
+        items += msgspec.json.decode(row.input_json, type=list[dict[str, Any]])
+        items += msgspec.json.decode(row.output_json, type=list[dict[str, Any]]) or silent
+    return items
+
+
+def _to_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

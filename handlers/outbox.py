@@ -1,0 +1,54 @@
+"""The frames of one exchange, on their way to the one reader that is its HTTP response."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from handlers.wire.events import Event
+
+LIMIT = 32  # events a slow reader may be behind before the engine pauses
+
+
+class Outbox:
+    """A bounded queue of numbered events. A full one makes the exchange, and so the engine, wait for its reader."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._events: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(limit)
+        self._spoken = asyncio.Event()
+        self._seen = asyncio.Event()
+        self._count = 0
+
+    async def put(self, event: Event) -> None:
+        """Give an event its number and queue it, waiting while the reader is too far behind."""
+        await self._room.acquire()
+        self._events.put_nowait((self._count, event))
+        self._count += 1
+        self._spoken.set()
+
+    async def deliver(self, event: Event) -> None:
+        """Queue the terminal event and wait until its reader says that it left."""
+        await self.put(event)
+        await self._seen.wait()
+
+    def acknowledge(self) -> None:
+        """Say that the terminal event was handed to the connection and the client had not left."""
+        self._seen.set()
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether the terminal event was acknowledged."""
+        return self._seen.is_set()
+
+    def close(self) -> None:
+        """Nothing more will be said."""
+        self._events.put_nowait(None)
+        self._spoken.set()
+
+    async def first(self) -> None:
+        """Wait until something was said, or nothing ever will be."""
+        await self._spoken.wait()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+        while (numbered := await self._events.get()) is not None:
+            self._room.release()
+            yield numbered

@@ -1,0 +1,32 @@
+"""What the steps of an exchange may use; made once, passed in, never imported."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from handlers.models import Binding
+from handlers.settings import Settings
+from storage.pending import PendingWrites
+from storage.store import Store
+
+
+def new_id(prefix: str) -> str:
+    """Make an id such as `resp_` and 32 hexadecimal digits."""
+    return f"{prefix}_{uuid.uuid4().hex}"
+
+
+class Services(Struct, kw_only=True):
+    """`boot_id` tells server processes apart; `clock` gives Unix seconds; `announce` hears of models that are ready."""
+
+    settings: Settings
+    models: dict[str, Binding]
+    store: Store | None
+    pending: PendingWrites = field(default_factory=PendingWrites)
+    running: set[asyncio.Task[None]] = field(default_factory=set)
+    boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    clock: Callable[[], float] = time.time
+    new_id: Callable[[str], str] = new_id
+    announce: Callable[[str], None] = lambda _: None

@@ -1,0 +1,48 @@
+"""What a server needs before its first request: the models' engines, the store, and words for its operator."""
+
+import sys
+import time
+
+from engine.mlx_engine import mlx_engine
+from engine.starter import NAME, ensure_starter
+from handlers.models import Binding, Slots
+from handlers.services import Services
+from handlers.settings import MEMORY, Settings
+from storage.store import open_store
+
+PATIENCE = 20.0  # seconds: a worker being replaced needs a moment to let go of the database
+READY = """
+Interlock serves {name} on http://{host}:{port}
+
+  curl -N http://{host}:{port}/v1/responses -H 'Content-Type: application/json' \\
+    -d '{{"model": "{name}", "input": "What is the capital of France?", "temperature": 0, "stream": true}}'
+"""
+
+
+def prepare(settings: Settings) -> None:
+    """Check the database and fetch the starter model if it is the one to serve. Raises StoreError, LoadError."""
+    if settings.db not in (None, MEMORY):
+        open_store(str(settings.db)).close_now()
+    if not settings.models:
+        ensure_starter()
+
+
+def to_services(settings: Settings) -> Services:
+    """Make the services of one server process. Raises StoreError, LoadError; models load later."""
+    sources = settings.models or {NAME: str(ensure_starter())}
+    store = None if settings.db is None else open_store(settings.db, patience=PATIENCE)
+    now = int(time.time())
+    return Services(
+        settings=settings,
+        models={
+            name: Binding(name, mlx_engine(source), now, Slots(limit=settings.queue_limit))
+            for name, source in sources.items()
+        },
+        store=store,
+        announce=lambda name: announce(settings, name),
+    )
+
+
+def announce(settings: Settings, name: str) -> None:
+    """Tell the operator that a model can be asked, and how."""
+    print(READY.format(name=name, host=settings.host, port=settings.port), file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,71 @@
+"""What an operator may set, read from the environment once."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from platformdirs import user_data_path
+
+MEMORY = ":memory:"
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; its text names it and says what it takes."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """`models` maps names to folders or hub ids, empty for the starter model; `db` None keeps no responses."""
+
+    models: dict[str, str] = {}
+    db: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_body_bytes: int = 10 * 1024 * 1024
+    queue_limit: int = 16
+    write_wait_ms: int = 2000
+    retention_seconds: int = 604800
+
+
+def default_db() -> str:
+    """Where responses are kept unless said otherwise."""
+    return str(user_data_path("interlock") / "responses.duckdb")
+
+
+def from_env(env: Mapping[str, str] = os.environ) -> Settings:
+    """Read the settings. Raises SettingsError."""
+    db = env.get("INTERLOCK_DB") or default_db()
+    return Settings(
+        models=to_models(env.get("INTERLOCK_MODELS", "").split(",")),
+        db=None if db == "none" else db,
+        port=_integer(env, "INTERLOCK_PORT", 8080, 65535),
+        max_body_bytes=_integer(env, "INTERLOCK_MAX_BODY_BYTES", 10 * 1024 * 1024),
+        queue_limit=_integer(env, "MLX_MAX_QUEUE_DEPTH_PER_MODEL", 16),
+        write_wait_ms=_integer(env, "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS", 2000),
+        retention_seconds=_integer(env, "MLX_RESPONSE_RETENTION_SECONDS", 604800),
+    )
+
+
+def to_models(named: list[str]) -> dict[str, str]:
+    """Read NAME=PATH_OR_HUB_ID pairs. Raises SettingsError."""
+    models: dict[str, str] = {}
+    for pair in filter(None, (text.strip() for text in named)):
+        name, separator, source = (part.strip() for part in pair.partition("="))
+        if not (separator and name and source):
+            msg = f"--model takes NAME=PATH_OR_HUB_ID, not {pair!r}."
+            raise SettingsError(msg)
+        if name in models:
+            msg = f"--model names {name!r} twice; give each model its own name."
+            raise SettingsError(msg)
+        models[name] = str(Path(source).expanduser()) if source.startswith("~") else source
+    return models
+
+
+def _integer(env: Mapping[str, str], name: str, default: int, most: int = 2**53) -> int:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        msg = f"{name} takes a whole number from 1 to {most}, not {text!r}."
+        raise SettingsError(msg)
+    return int(text)

@@ -1,0 +1,50 @@
+"""One step a working state: each does the state's work and returns the event that happened."""
+
+import asyncio
+
+from engine.errors import EngineError
+from handlers.exchange import Exchange
+from handlers.steps.admit import admit
+from handlers.steps.bind import bind
+from handlers.steps.dispatch import dispatch
+from handlers.steps.emit import emit_failure, emit_terminal
+from handlers.steps.persist import persist
+from handlers.steps.prepare import prepare
+from handlers.steps.resolve import await_write, resolve
+from handlers.steps.route import route
+from handlers.steps.validate import validate
+from machines.driver import drive
+from machines.exchange import EXCHANGE, MACHINE, State
+from storage.errors import ReadError, WriteError
+
+STEPS = {
+    State.ROUTING: route,
+    State.VALIDATING: validate,
+    State.BINDING: bind,
+    State.RESOLVING: resolve,
+    State.AWAITING_WRITE: await_write,
+    State.PREPARING: prepare,
+    State.QUEUED: admit,
+    State.DISPATCHING: dispatch,
+    State.EMITTING: emit_terminal,
+    State.FAILING: emit_failure,
+    State.PERSISTING: persist,
+}
+EVENT_FOR = {EngineError: "decode_failed", ReadError: "chain_unreadable", WriteError: "row_lost"}
+
+
+async def run(exchange: Exchange) -> None:
+    """Take an exchange from its route to a final state, then close its outbox and log its path."""
+    try:
+        await drive(EXCHANGE, MACHINE, exchange, STEPS, EVENT_FOR)
+    finally:
+        exchange.outbox.close()
+        exchange.report()
+
+
+def start(exchange: Exchange) -> None:
+    """Run an exchange as its own task, so that its reader may come and go."""
+    running = exchange.services.running
+    task = asyncio.create_task(run(exchange), name=exchange.id)
+    running.add(task)
+    task.add_done_callback(running.discard)

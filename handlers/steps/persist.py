@@ -1,0 +1,19 @@
+"""PERSISTING: the row of a response whose terminal event has left."""
+
+from handlers.exchange import Exchange
+from handlers.mapping.to_row import Origin, to_row
+
+
+async def persist(exchange: Exchange) -> str:
+    """Write the row, unless the client or the server keeps none."""
+    services = exchange.services
+    if not exchange.head.store or services.store is None:
+        return "row_unwanted"
+    asked = exchange.request.metadata
+    retention = asked.get("retention_seconds") if isinstance(asked, dict) else None
+    origin = Origin(exchange.binding.instance, services.boot_id)
+    row = to_row(
+        exchange.response, exchange.items, exchange.chain, origin, retention or services.settings.retention_seconds
+    )
+    await services.store.put(row)
+    return "row_written"

@@ -1,0 +1,96 @@
+"""VALIDATING: from bytes to a request that asks only for what is served."""
+
+from typing import Any
+
+import msgspec
+
+from handlers.exchange import Exchange
+from handlers.mapping.to_struct import FieldError, to_struct
+from handlers.wire.request import CreateResponse
+
+DEEPEST = 100  # levels of JSON nesting; every encoder and template after us recurses
+RETENTION = range(60, 7776001)  # seconds
+
+
+async def validate(exchange: Exchange) -> str:
+    """Read the body and check every field of it."""
+    body = await _read(exchange)
+    if body is None:
+        return "body_too_large"
+    try:
+        decoded = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return "json_invalid"
+    try:
+        return _check(exchange, decoded, body)
+    except FieldError as fault:
+        exchange.facts.update(param=fault.param, reason=fault.reason)
+        return "field_invalid"
+
+
+async def _read(exchange: Exchange) -> bytes | None:
+    limit = exchange.services.settings.max_body_bytes
+    exchange.facts["limit"] = limit
+    incoming = exchange.incoming
+    if incoming.read is None or (incoming.declared_length or 0) > limit:
+        return None
+    body = await incoming.read(limit + 1)
+    return body if len(body) <= limit else None
+
+
+def _check(exchange: Exchange, decoded: Any, body: bytes) -> str:
+    if not isinstance(decoded, dict):
+        return "body_not_object"
+    if event := _missing(decoded):
+        return event
+    if _is_deeper(body, decoded, DEEPEST):
+        exchange.facts.update(param="body", reason=f"it is nested more than {DEEPEST} levels deep")
+        return "field_invalid"
+    request = to_struct(decoded, CreateResponse)
+    if not _is_retention(request.metadata):
+        return "retention_invalid"
+    for param, reason in _unsupported(request):
+        exchange.facts.update(param=param, reason=reason)
+        return "field_unsupported"
+    exchange.request = request
+    return "body_accepted"
+
+
+def _missing(decoded: dict[str, Any]) -> str | None:
+    given = decoded.get("input")
+    if not decoded.get("model"):
+        return "model_missing"
+    if given is None:
+        return "input_missing"
+    if not isinstance(given, str | list):
+        return "input_mistyped"
+    return "input_empty" if given == [] else None
+
+
+def _is_retention(metadata: Any) -> bool:
+    seconds = metadata.get("retention_seconds") if isinstance(metadata, dict) else None
+    return seconds is None or (type(seconds) is int and seconds in RETENTION)
+
+
+def _unsupported(request: CreateResponse) -> list[tuple[str, str]]:
+    choice = request.tool_choice
+    kind = choice if isinstance(choice, str) else (choice or {}).get("type")
+    form = request.text.format.type if request.text and request.text.format else "text"
+    reasons = {
+        "background": request.background and "send the request without it and wait for the answer",
+        "conversation": request.conversation is not None and "use previous_response_id",
+        "prompt": request.prompt is not None and "send the prompt's text as instructions or input",
+        "text.format": form != "text" and "answers are plain text here",
+        "tool_choice": kind not in (None, "auto", "none") and "tool calls cannot be forced here; use auto or none",
+    }
+    return [(param, reason) for param, reason in reasons.items() if isinstance(reason, str)]
+
+
+def _is_deeper(body: bytes, value: Any, levels: int) -> bool:
+    if body.count(b"[") + body.count(b"{") <= levels:
+        return False
+    layer = [value]
+    for _ in range(levels):
+        inner = [v for v in layer if isinstance(v, dict | list) and v]
+        layer = [child for v in inner for child in (v.values() if isinstance(v, dict) else v)]
+    return any(isinstance(v, dict | list) for v in layer)

@@ -1,0 +1,54 @@
+"""Input items, as clients send them and as the store keeps them, and output items, as we send them."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Parts = list[dict[str, Any]]
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class InputMessage(Struct, frozen=True):
+    """A message of any role. `id`, `status` and `phase` are accepted and ignored."""
+
+    role: str
+    content: str | Parts | None = None
+
+
+class InputReasoning(Struct, frozen=True):
+    """A reasoning item sent back; its nulls are as good as absent."""
+
+    summary: Parts | None = None
+    content: Parts | None = None
+
+
+class InputCall(Struct, frozen=True):
+    """A function call sent back."""
+
+    call_id: str
+    name: str
+    arguments: str = "{}"
+
+
+class InputCallOutput(Struct, frozen=True):
+    """What a called function answered."""
+
+    call_id: str
+    output: str | Parts
+
+
+class OutputText(Struct, frozen=True, tag="output_text"):
+    """The text part of an output message."""
+
+    text: str
+    annotations: list[Any] = []
+    logprobs: list[Any] = []
+
+
+class OutputMessage(Struct, frozen=True, tag="message"):
+    """A message the model wrote."""
+
+    id: str
+    status: ItemStatus
+    content: list[OutputText]
+    role: Literal["assistant"] = "assistant"

@@ -1,0 +1,63 @@
+"""The body of POST /v1/responses: wrong types are refused by path, unknown fields are ignored."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+Name = Annotated[str, Meta(max_length=256)]
+Key = Annotated[str, Meta(max_length=64)]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class Reasoning(Struct, frozen=True):
+    """How much a reasoning model should think, and whether to summarise it."""
+
+    effort: str | None = None
+    summary: str | None = None
+
+
+class TextFormat(Struct, frozen=True):
+    """What the answer's text must look like; only plain text is served."""
+
+    type: str = "text"
+
+
+class TextOptions(Struct, frozen=True):
+    """The `text` object of a request."""
+
+    format: TextFormat | None = None
+    verbosity: str | None = None
+
+
+class CreateResponse(Struct, frozen=True, kw_only=True):
+    """What a client may ask for. Limits are Open Responses', save that any positive `max_output_tokens` is served."""
+
+    model: Name | None = None
+    input: str | list[Any] | None = None
+    instructions: str | None = None
+    previous_response_id: Name | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1, le=2147483647)] | None = None
+    # an object by the specification; anything else is ignored, as the reference server does
+    metadata: Any = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: TextOptions | None = None
+    reasoning: Reasoning | None = None
+    background: bool | None = None
+    # refused when present: to ignore them would answer another conversation
+    conversation: Any = None
+    prompt: Any = None
+    # accepted, without effect here
+    parallel_tool_calls: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    max_tool_calls: Annotated[int, Meta(ge=1)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    service_tier: str | None = None
+    safety_identifier: Key | None = None
+    prompt_cache_key: Key | None = None

@@ -1,0 +1,74 @@
+"""How the tables came to be: steps in order, each applied once and recorded. Append; never edit or reorder."""
+
+import time
+from collections.abc import Callable
+
+from duckdb import DuckDBPyConnection
+
+
+def create_responses(connection: DuckDBPyConnection) -> None:
+    """Make the table of stored responses."""
+    connection.execute("""
+        CREATE TABLE responses (
+            id VARCHAR PRIMARY KEY,
+            previous_response_id VARCHAR,
+            ancestors VARCHAR[] NOT NULL,
+            created_at BIGINT NOT NULL,
+            expires_at BIGINT,
+            model VARCHAR NOT NULL,
+            status VARCHAR NOT NULL,
+            instructions VARCHAR,
+            input_json VARCHAR NOT NULL,
+            output_json VARCHAR NOT NULL,
+            usage_json VARCHAR NOT NULL,
+            config_json VARCHAR NOT NULL
+        )
+    """)
+
+
+MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (create_responses,)
+
+
+def recorded_version(connection: DuckDBPyConnection) -> int:
+    """Tell how many migrations a database has had; 0 if it records none. Raises duckdb.Error."""
+    if "interlock_migrations" not in _tables(connection):
+        return 0
+    newest = connection.execute("SELECT max(version) FROM interlock_migrations").fetchone()
+    return (newest and newest[0]) or 0
+
+
+def is_foreign(connection: DuckDBPyConnection) -> bool:
+    """Tell whether a database has tables, but not ours. Raises duckdb.Error."""
+    tables = _tables(connection)
+    return bool(tables) and "interlock_migrations" not in tables
+
+
+def migrate(connection: DuckDBPyConnection) -> None:
+    """Apply the migrations a database has not had, all or none. Raises duckdb.Error."""
+    connection.begin()
+    try:
+        _apply_missing(connection)
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def _apply_missing(connection: DuckDBPyConnection) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS interlock_migrations"
+        " (version INTEGER PRIMARY KEY, name VARCHAR NOT NULL, applied_at BIGINT NOT NULL)"
+    )
+    applied = recorded_version(connection)
+    for version, migration in enumerate(MIGRATIONS[applied:], applied + 1):
+        migration(connection)
+        record = [version, migration.__name__, int(time.time())]
+        connection.execute("INSERT INTO interlock_migrations VALUES (?, ?, ?)", record)
+
+
+def _tables(connection: DuckDBPyConnection) -> set[str]:
+    found = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND NOT temporary"
+        " UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal AND NOT temporary"
+    )
+    return {name for (name,) in found.fetchall()}

@@ -1,0 +1,89 @@
+"""Fixtures: an app over a scripted engine and a database in memory, and the moves that the tests made."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+
+from engine.blas import load_fast_blas
+
+load_fast_blas()
+
+from engine.scripted import ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
+from handlers.app import create_app  # noqa: E402
+from handlers.exchange import Exchange  # noqa: E402
+from handlers.services import Services  # noqa: E402
+from storage.store import Store, open_store  # noqa: E402
+from tests.asgi import Client, running  # noqa: E402
+from tests.doubles import to_services  # noqa: E402
+
+FIRED: set[tuple[str, str]] = set()
+ENDED: list[Exchange] = []
+
+
+class SseExtension(SingleFileSnapshotExtension):
+    """One scenario, one file, as the wire reads."""
+
+    file_extension = "sse"
+    _write_mode = WriteMode.TEXT
+
+    def serialize(self, data: Any, **_: Any) -> str:
+        return str(data)
+
+
+@pytest.fixture
+def sse(snapshot: SnapshotAssertion) -> SnapshotAssertion:
+    return snapshot.use_extension(SseExtension)
+
+
+@pytest.fixture
+def engine() -> ScriptedEngine:
+    return ScriptedEngine()
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    store = open_store(":memory:")
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def services(engine: ScriptedEngine, store: Store) -> Services:
+    return to_services(engine, store)
+
+
+@pytest.fixture
+async def client(services: Services) -> AsyncIterator[Client]:
+    async with running(create_app(services)) as client:
+        yield client
+
+
+@pytest.fixture(scope="session", autouse=True)
+def moves_made() -> Iterator[set[tuple[str, str]]]:
+    """Collect (event, state left) of every move that a real exchange or its output made."""
+    report = Exchange.report
+
+    def collect(exchange: Exchange) -> None:
+        ENDED.append(exchange)
+        for driven in (exchange, exchange.output):
+            FIRED.update((move.event, move.source.name) for move in driven.trace)
+        report(exchange)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Exchange, "report", collect)
+        yield FIRED
+
+
+@pytest.fixture
+def ended() -> list[Exchange]:
+    """Give the exchanges that reach a final state during the test."""
+    ENDED.clear()
+    return ENDED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the test that counts the moves last."""
+    items.sort(key=lambda item: item.name == "test_every_move_of_every_machine_was_fired")

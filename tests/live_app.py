@@ -1,0 +1,27 @@
+"""The app that live tests put behind a real gunicorn: a model for each scenario, all scripted."""
+
+import os
+
+from engine.scripted import ScriptedEngine
+from handlers.app import create_app
+from handlers.models import Binding, Slots
+from handlers.services import Services
+from handlers.settings import Settings
+from storage.store import open_store
+from tests.doubles import NOW
+from tests.sequences.test_text import SCENARIOS
+
+
+def _scripted(name: str) -> Binding:
+    engine = ScriptedEngine()
+    engine.script = SCENARIOS[name]
+    return Binding(name, engine, NOW, Slots())
+
+
+app = create_app(
+    Services(
+        settings=Settings(),
+        models={name: _scripted(name) for name in SCENARIOS},
+        store=open_store(os.environ["INTERLOCK_DB"]),
+    )
+)

@@ -1,0 +1,66 @@
+"""What holds for every stream, whatever it says (style: a snapshot shows what, laws are asserted)."""
+
+import json
+
+TERMINALS = {"response.completed", "response.incomplete", "response.failed"}
+
+
+def to_events(text: str) -> list[dict]:
+    """Read a stream of frames strictly: `event:` then `data:`, a blank line, `[DONE]` last."""
+    *frames, done, rest = text.split("\n\n")
+    assert done == "data: [DONE]"
+    assert rest == ""
+    return [_to_event(frame) for frame in frames]
+
+
+def assert_laws(events: list[dict]) -> None:
+    """Numbers count from 0, created is first, every added has its done, deltas join, one terminal and it is last."""
+    names = [event["type"] for event in events]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert names[:2] == ["response.created", "response.in_progress"]
+    assert [name for name in names if name in TERMINALS] == names[-1:]
+    _assert_pairs(events)
+    _assert_texts(events)
+    _assert_terminal(events)
+
+
+def _to_event(frame: str) -> dict:
+    name, data = frame.split("\n")
+    event = json.loads(data.removeprefix("data: "))
+    assert name == f"event: {event['type']}"
+    return event
+
+
+def _assert_pairs(events: list[dict]) -> None:
+    open_items: dict[int, dict] = {}
+    for event in events:
+        if event["type"] == "response.output_item.added":
+            assert event["output_index"] not in open_items
+            open_items[event["output_index"]] = event["item"]
+        if event["type"] == "response.output_item.done":
+            added = open_items.pop(event["output_index"])
+            assert (added["id"], added["type"]) == (event["item"]["id"], event["item"]["type"])
+    assert not open_items
+
+
+def _assert_texts(events: list[dict]) -> None:
+    joined: dict[str, str] = {}
+    for event in events:
+        if event["type"] == "response.output_text.delta":
+            assert event["delta"]
+            joined[event["item_id"]] = joined.get(event["item_id"], "") + event["delta"]
+        if event["type"] == "response.output_text.done":
+            assert event["text"] == joined.pop(event["item_id"])
+    assert not joined
+
+
+def _assert_terminal(events: list[dict]) -> None:
+    last = events[-1]["response"]
+    assert events[-1]["type"] == f"response.{last['status']}"
+    assert {event["response"]["id"] for event in events if "response" in event} == {last["id"]}
+    assert last["output"] == [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert (last["error"] is not None) is (last["status"] == "failed")
+    assert (last["incomplete_details"] is not None) is (last["status"] == "incomplete")
+    if last["status"] == "incomplete":
+        assert [item["status"] for item in last["output"][:-1]] == ["completed"] * (len(last["output"]) - 1)
+        assert not last["output"] or last["output"][-1]["status"] == "incomplete"

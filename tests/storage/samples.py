@@ -1,0 +1,28 @@
+from storage.rows import ResponseRow
+
+
+def row(response_id="resp_1", **changes):
+    ancestors = changes.get("ancestors", ())
+    return ResponseRow(
+        **{
+            "id": response_id,
+            "previous_response_id": ancestors[-1] if ancestors else None,
+            "ancestors": ancestors,
+            "created_at": 100,
+            "expires_at": None,
+            "model": "tiny",
+            "status": "completed",
+            "instructions": None,
+            "input_json": "[]",
+            "output_json": "[]",
+            "usage_json": "{}",
+            "config_json": "{}",
+            **changes,
+        }
+    )
+
+
+def line_of(length, **changes):
+    """Make a chain: each row the answer to the one before."""
+    ids = [f"resp_{number}" for number in range(length)]
+    return [row(response_id, ancestors=tuple(ids[:place]), **changes) for place, response_id in enumerate(ids)]

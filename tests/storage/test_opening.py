@@ -1,0 +1,397 @@
+import os
+import shutil
+import socket
+from struct import pack_into, unpack_from
+
+import duckdb
+import pytest
+
+from storage import locks, migrations, opening
+from storage.errors import (
+    DamagedDatabaseError,
+    ForeignDatabaseError,
+    LockedDatabaseError,
+    NewerDatabaseError,
+    NotADatabaseError,
+    OpenError,
+    UnusablePathError,
+)
+from storage.store import open_store
+from tests.storage.samples import line_of, row
+
+HOLD = """
+import sys
+from storage.store import open_store
+store = open_store(sys.argv[1])
+print("open", flush=True)
+sys.stdin.readline()
+store.close_now()
+"""
+
+ACKNOWLEDGE = """
+import asyncio, itertools, sys
+from storage.store import open_store
+from tests.storage.samples import row
+
+async def put_forever(store, worker):
+    for number in itertools.count():
+        await store.put(row(f"{worker}_{number}", input_json="x" * number * 50))
+        print(f"{worker}_{number}", flush=True)
+
+async def main():
+    store = open_store(sys.argv[1])
+    await asyncio.gather(*(put_forever(store, worker) for worker in range(20)))
+
+asyncio.run(main())
+"""
+
+LEAVE_A_WAL = """
+import os, sys, duckdb
+connection = duckdb.connect(sys.argv[1])
+connection.execute(sys.argv[2])
+os._exit(0)
+"""
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def make_database(file, *statements):
+    with duckdb.connect(str(file)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def leave_wal(python, file, statement):
+    python(LEAVE_A_WAL, file, statement).wait()
+    assert file.with_name(f"{file.name}.wal").stat().st_size
+
+
+def empty(file):
+    file.touch()
+
+
+def garbage(file):
+    file.write_bytes(bytes(range(256)) * 200)
+
+
+def a_short_file(file):
+    file.write_bytes(b"DUCK")
+
+
+def a_table_of_another_program(file):
+    make_database(file, "CREATE TABLE orders (id INTEGER)")
+
+
+def a_view_of_another_program(file):
+    make_database(file, "CREATE SCHEMA shop", "CREATE VIEW shop.orders AS SELECT 1")
+
+
+def a_later_migration(file):
+    open_store(str(file)).close_now()
+    make_database(file, "INSERT INTO interlock_migrations VALUES (1000, 'create_tomorrow', 0)")
+
+
+def a_later_storage_format(file):
+    """Raise the storage version of both headers, and their checksums: each word's product, joined by exclusive or."""
+    open_store(str(file)).close_now()
+    start, factor, mask = bytearray(file.read_bytes()), 0xBF58476D1CE4E5B9, 2**64 - 1
+    for at in opening.STORAGE_VERSION_AT:
+        (version,), (checksum,) = unpack_from("<Q", start, at), unpack_from("<Q", start, at - 56)
+        pack_into("<Q", start, at, version + 1)
+        pack_into("<Q", start, at - 56, checksum ^ (version * factor & mask) ^ ((version + 1) * factor & mask))
+    file.write_bytes(start)
+
+
+def flipped_bits(file):
+    open_store(str(file)).close_now()
+    file.write_bytes(bytes(byte ^ 90 if place > 100 else byte for place, byte in enumerate(file.read_bytes())))
+
+
+def cut(length):
+    def cut_short(file):
+        open_store(str(file)).close_now()
+        file.write_bytes(file.read_bytes()[:length])
+
+    return cut_short
+
+
+REFUSED = [
+    (empty, NotADatabaseError, "is empty"),
+    (garbage, NotADatabaseError, "is not a DuckDB database"),
+    (a_short_file, NotADatabaseError, "is not a DuckDB database"),
+    (a_table_of_another_program, ForeignDatabaseError, "another program"),
+    (a_view_of_another_program, ForeignDatabaseError, "another program"),
+    (a_later_migration, NewerDatabaseError, "newer Interlock"),
+    (a_later_storage_format, NewerDatabaseError, "newer DuckDB"),
+    (flipped_bits, DamagedDatabaseError, "damaged"),
+    (cut(5_000), DamagedDatabaseError, "damaged"),
+    (cut(-1), DamagedDatabaseError, "damaged"),
+]
+
+
+@pytest.mark.parametrize(("write", "kind", "words"), REFUSED)
+@pytest.mark.parametrize("wal", [None, b"", b"not a write-ahead log"])
+def test_a_file_that_is_not_ours_is_refused_in_a_sentence_and_left_as_it_was(file, write, kind, words, wal):
+    write(file)
+    if wal is not None:
+        file.with_name(f"{file.name}.wal").write_bytes(wal)
+    before = contents(file.parent)
+
+    with pytest.raises(kind, match=words) as refused:
+        open_store(str(file))
+
+    assert str(file) in str(refused.value)
+    assert str(refused.value).endswith(".")
+    assert "\n" not in str(refused.value)
+    assert contents(file.parent) == before
+
+
+@pytest.mark.parametrize(
+    ("write", "statement", "kind"),
+    [
+        (a_table_of_another_program, "INSERT INTO orders VALUES (1)", ForeignDatabaseError),
+        (make_database, "CREATE TABLE orders (id INTEGER)", ForeignDatabaseError),
+        (cut(None), "INSERT INTO interlock_migrations VALUES (1000, 'tomorrow', 0)", NewerDatabaseError),
+    ],
+)
+def test_what_a_log_beside_the_file_says_counts_and_is_left_as_it_was(file, python, write, statement, kind):
+    write(file)
+    leave_wal(python, file, statement)
+    before = contents(file.parent)
+
+    with pytest.raises(kind):
+        open_store(str(file))
+
+    assert contents(file.parent) == before
+
+
+def test_a_log_whose_database_is_missing_is_not_thrown_away(file):
+    wal = file.with_name(f"{file.name}.wal")
+    wal.write_bytes(b"the last writes")
+
+    with pytest.raises(DamagedDatabaseError, match="is missing"):
+        open_store(str(file))
+
+    assert contents(file.parent) == {wal.name: b"the last writes"}
+
+
+def test_a_refused_file_can_be_opened_once_it_is_put_right(file):
+    file.touch()
+    with pytest.raises(NotADatabaseError):
+        open_store(str(file))
+
+    file.unlink()
+
+    open_store(str(file)).close_now()
+
+
+def test_a_folder_is_no_database(tmp_path):
+    with pytest.raises(UnusablePathError, match="not a file"):
+        open_store(str(tmp_path))
+
+
+def test_a_socket_is_no_database(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        with pytest.raises(UnusablePathError, match="not a file"):
+            open_store("socket")
+
+
+@pytest.mark.parametrize("path", ["taken/responses.duckdb", "taken/deeper/responses.duckdb", "x" * 300, "loop"])
+def test_a_path_that_cannot_be_is_refused(tmp_path, path):
+    (tmp_path / "taken").touch()
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+
+    with pytest.raises(UnusablePathError, match="cannot hold a database"):
+        open_store(str(tmp_path / path))
+
+
+@pytest.mark.parametrize("locked", ["file", "folder"])
+def test_a_place_that_may_not_be_written_is_refused(file, monkeypatch, locked):
+    open_store(str(file)).close_now()
+    forbidden = file if locked == "file" else file.parent
+    monkeypatch.setattr(os, "access", lambda path, mode: path != forbidden or not mode & os.W_OK)
+
+    with pytest.raises(UnusablePathError, match="may not be written"):
+        open_store(str(file))
+
+
+def test_a_disk_that_refuses_a_new_file_is_an_unusable_path(file, monkeypatch):
+    def refuse(*_, **__):
+        raise duckdb.IOException
+
+    monkeypatch.setattr(duckdb, "connect", refuse)
+
+    with pytest.raises(UnusablePathError, match="opened for writing"):
+        open_store(str(file))
+
+
+def test_missing_folders_are_made_for_a_new_file(tmp_path):
+    file = tmp_path / "new" / "deeper" / "responses.duckdb"
+
+    open_store(str(file)).close_now()
+
+    assert file.exists()
+
+
+def test_a_path_is_never_taken_for_the_name_of_an_extension(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    open_store("sqlite:responses").close_now()
+
+    assert (tmp_path / "sqlite:responses").exists()
+
+
+async def test_a_database_without_tables_becomes_ours(file):
+    make_database(file)
+    store = open_store(str(file))
+
+    await store.put(row())
+
+    assert await store.chain("resp_1", now=0) == [row()]
+    await store.close()
+
+
+async def test_a_relative_path_and_a_link_are_the_same_file(file, monkeypatch):
+    link = file.with_name("link.duckdb")
+    link.symlink_to(file)
+    monkeypatch.chdir(file.parent)
+    store = open_store(file.name)
+
+    with pytest.raises(LockedDatabaseError, match=str(os.getpid())):
+        open_store(str(link))
+
+    await store.close()
+
+
+def test_a_file_held_by_another_process_is_refused_with_its_number(file, python):
+    holder = python(HOLD, file)
+    holder.stdout.readline()
+    before = contents(file.parent)
+
+    with pytest.raises(LockedDatabaseError, match=f"process {holder.pid};"):
+        open_store(str(file))
+
+    assert contents(file.parent) == before
+
+
+def test_a_lock_taken_between_looking_and_opening_is_still_a_locked_file(file, python, monkeypatch):
+    open_store(str(file)).close_now()
+
+    def overtaken(_):
+        holder = python(HOLD, file)
+        holder.stdout.readline()
+
+    monkeypatch.setattr(opening, "_check_contents", overtaken)
+
+    with pytest.raises(LockedDatabaseError):
+        open_store(str(file))
+
+
+def test_patience_outlasts_a_process_that_lets_go(file, python, monkeypatch):
+    holder = python(HOLD, file)
+    holder.stdout.readline()
+
+    def let_go(_):
+        holder.communicate("go\n")
+
+    monkeypatch.setattr(opening.time, "sleep", let_go)
+
+    open_store(str(file), patience=60).close_now()
+
+
+def test_a_second_store_of_this_process_does_not_cost_the_first_its_lock(file, python):
+    store = open_store(str(file))
+    with pytest.raises(LockedDatabaseError):
+        open_store(str(file))
+
+    other = python(HOLD, file)
+
+    assert other.stdout.readline() == ""
+    store.close_now()
+
+
+def test_a_file_let_go_of_may_be_opened_by_another_process(file, python):
+    open_store(str(file)).close_now()
+
+    assert python(HOLD, file).stdout.readline() == "open\n"
+
+
+def test_nothing_stays_claimed(file):
+    open_store(str(file)).close_now()
+    shutil.copy(file, file.with_name("other.duckdb"))
+    file.write_bytes(b"garbage")
+    with pytest.raises(OpenError):
+        open_store(str(file))
+
+    assert locks._claims == set()
+
+
+@pytest.mark.parametrize("acknowledgements", [1, 300, 1500])
+async def test_what_was_acknowledged_survives_kill_9(file, python, acknowledgements):
+    writing = python(ACKNOWLEDGE, file)
+    acknowledged = [writing.stdout.readline() for _ in range(acknowledgements)]
+
+    writing.kill()
+
+    acknowledged += writing.stdout.readlines()
+    ids = [line.strip() for line in acknowledged if line.endswith("\n")]
+    store = open_store(str(file))
+    lost = [one for one in ids if not await store.chain(one, now=0)]
+    await store.close()
+    assert len(ids) >= acknowledgements
+    assert lost == []
+
+
+async def test_rows_survive_a_restart(file):
+    rows = line_of(3)
+    store = open_store(str(file))
+    for link in rows:
+        await store.put(link)
+    await store.close()
+
+    store = open_store(str(file))
+
+    assert await store.chain("resp_2", now=0) == rows
+    await store.close()
+
+
+def recorded(file):
+    with duckdb.connect(str(file)) as connection:
+        return connection.execute("SELECT version, name FROM interlock_migrations ORDER BY version").fetchall()
+
+
+def add_a_note(connection):
+    connection.execute("CREATE TABLE notes (id INTEGER)")
+
+
+def break_off(connection):
+    connection.execute("CREATE TABLE half (id INTEGER)")
+    connection.execute("SELECT * FROM nowhere")
+
+
+def test_each_migration_is_applied_once_and_recorded(file, monkeypatch):
+    open_store(str(file)).close_now()
+    assert recorded(file) == [(1, "create_responses")]
+    monkeypatch.setattr(opening, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note))
+
+    open_store(str(file)).close_now()
+    open_store(str(file)).close_now()
+
+    assert recorded(file) == [(1, "create_responses"), (2, "add_a_note")]
+
+
+def test_a_migration_that_breaks_leaves_the_tables_as_they_were(file, monkeypatch):
+    open_store(str(file)).close_now()
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note, break_off))
+
+    with pytest.raises(OpenError, match="brought up to date"):
+        open_store(str(file))
+
+    monkeypatch.undo()
+    assert recorded(file) == [(1, "create_responses")]
+    open_store(str(file)).close_now()

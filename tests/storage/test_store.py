@@ -1,0 +1,215 @@
+import asyncio
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from storage.errors import ReadError, WriteError
+from storage.rows import ResponseRow
+from storage.store import open_store
+from tests.storage.samples import line_of, row
+
+TEXT = st.text()  # every character but lone surrogates, which are no Unicode text
+SECONDS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
+ROWS = st.builds(
+    ResponseRow,
+    id=st.uuids().map(str).flatmap(lambda unique: TEXT.map(lambda text: text + unique)),
+    previous_response_id=st.none() | TEXT,
+    ancestors=st.just(()),
+    created_at=SECONDS,
+    expires_at=st.none() | st.integers(min_value=1, max_value=2**63 - 1),
+    model=TEXT,
+    status=TEXT,
+    instructions=st.none() | TEXT,
+    input_json=TEXT,
+    output_json=TEXT,
+    usage_json=TEXT,
+    config_json=TEXT,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(ROWS, min_size=1, max_size=10))
+def test_rows_come_back_as_they_were(tmp_path_factory, rows):
+    async def put_and_read(file):
+        store = open_store(str(file))
+        await asyncio.gather(*map(store.put, rows))
+        await store.close()
+        store = open_store(str(file))
+        chains = [await store.chain(row.id, now=0) for row in rows]
+        await store.close()
+        return chains
+
+    chains = asyncio.run(put_and_read(tmp_path_factory.mktemp("trip") / "responses.duckdb"))
+
+    assert chains == [[row] for row in rows]
+
+
+@settings(max_examples=20, deadline=None)
+@given(ancestors=st.lists(TEXT, max_size=5, unique=True))
+def test_a_chain_follows_the_ancestors_whatever_their_names(ancestors):
+    async def put_and_read():
+        store = open_store(":memory:")
+        rows = [row(name, ancestors=tuple(ancestors[:place])) for place, name in enumerate(ancestors)]
+        rows.append(row("".join(ancestors) + "!", ancestors=tuple(ancestors)))
+        await asyncio.gather(*map(store.put, rows))
+        chain = await store.chain(rows[-1].id, now=0)
+        await store.close()
+        return rows, chain
+
+    rows, chain = asyncio.run(put_and_read())
+
+    assert chain == rows
+
+
+@pytest.mark.parametrize("text", ["a\0b\0", "\0", "\N{GRINNING FACE}\ufeff\u2028", "\N{GRINNING FACE}\0" * 2_000_000])
+async def test_any_text_survives_a_restart(file, text):
+    written = row(instructions=text, input_json=text)
+    store = open_store(str(file))
+    await store.put(written)
+    await store.close()
+
+    store = open_store(str(file))
+    chain = await store.chain("resp_1", now=0)
+    await store.close()
+
+    assert chain == [written]
+
+
+async def test_an_unknown_id_has_no_chain(store):
+    assert await store.chain("resp_1", now=0) == []
+
+
+async def test_a_chain_is_oldest_first_and_ends_with_the_row_itself(store):
+    rows = line_of(3)
+    for link in reversed(rows):
+        await store.put(link)
+
+    assert await store.chain("resp_2", now=0) == rows
+    assert await store.chain("resp_1", now=0) == rows[:2]
+
+
+async def test_a_chain_with_a_missing_ancestor_is_no_chain(store):
+    first, _, last = line_of(3)
+    await store.put(first)
+    await store.put(last)
+
+    assert await store.chain("resp_2", now=0) == []
+
+
+async def test_a_chain_with_an_expired_ancestor_is_no_chain(store):
+    await store.put(row("resp_0", expires_at=50))
+    await store.put(row("resp_1", ancestors=("resp_0",), expires_at=90))
+
+    assert len(await store.chain("resp_1", now=49)) == 2
+    assert await store.chain("resp_1", now=50) == []
+
+
+async def test_an_expired_row_is_unknown(store):
+    await store.put(row("resp_0", expires_at=50))
+
+    assert len(await store.chain("resp_0", now=49)) == 1
+    assert await store.chain("resp_0", now=50) == []
+
+
+async def test_a_long_chain_is_found_in_a_large_table(store):
+    await store.put(row("other"))
+    store._database.connection.execute(
+        "INSERT INTO responses SELECT * REPLACE (id || number AS id) FROM responses, range(100000) AS numbers(number)"
+    )
+    rows = line_of(50)
+    await asyncio.gather(*map(store.put, rows))
+
+    assert await store.chain("resp_49", now=0) == rows
+
+
+async def test_two_hundred_puts_and_reads_at_once_all_land(store):
+    rows = [row(f"resp_{number}") for number in range(200)]
+
+    async def put_and_read(link):
+        await store.put(link)
+        return await store.chain(link.id, now=0)
+
+    assert await asyncio.gather(*map(put_and_read, rows)) == [[link] for link in rows]
+
+
+async def test_a_second_row_with_the_same_id_is_refused_and_the_first_stays(store):
+    await store.put(row(model="first"))
+
+    with pytest.raises(WriteError, match="resp_1"):
+        await store.put(row(model="second"))
+
+    assert [link.model for link in await store.chain("resp_1", now=0)] == ["first"]
+
+
+@pytest.mark.parametrize("bad", [row(model="\ud800"), row(created_at=2**200), row(created_at=2**64)])
+async def test_a_row_the_database_cannot_hold_is_refused_and_others_are_not(store, bad):
+    with pytest.raises(WriteError):
+        await store.put(bad)
+
+    await store.put(row("resp_2"))
+    assert await store.chain("resp_1", now=0) == []
+
+
+async def test_a_store_that_was_closed_refuses(file):
+    store = open_store(str(file))
+
+    await store.close()
+
+    with pytest.raises(WriteError, match="closed"):
+        await store.put(row())
+    with pytest.raises(ReadError, match="closed"):
+        await store.chain("resp_1", now=0)
+
+
+async def test_closing_twice_and_at_once_is_closing_once(file):
+    store = open_store(str(file))
+
+    await asyncio.gather(store.close(), store.close())
+    await store.close()
+
+    open_store(str(file)).close_now()
+
+
+async def test_closing_writes_what_is_queued(file):
+    rows = [row(f"resp_{number}") for number in range(250)]
+    store = open_store(str(file))
+    puts = [asyncio.ensure_future(store.put(link)) for link in rows]
+    await asyncio.sleep(0)
+
+    await store.close()
+
+    await asyncio.gather(*puts)
+    store = open_store(str(file))
+    assert [await store.chain(link.id, now=0) for link in rows] == [[link] for link in rows]
+    await store.close()
+
+
+async def test_closing_leaves_no_thread(file):
+    before = set(threading.enumerate())
+    store = open_store(str(file))
+    await store.put(row())
+    await store.chain("resp_1", now=0)
+
+    store.close_now()
+
+    assert {thread for thread in threading.enumerate() if thread.name.startswith("interlock")} <= before
+
+
+async def test_a_reader_that_leaves_disturbs_no_other(store):
+    await store.put(row())
+    reading = [asyncio.ensure_future(store.chain("resp_1", now=0)) for _ in range(10)]
+    await asyncio.sleep(0)
+
+    for task in reading[::2]:
+        task.cancel()
+
+    assert await asyncio.gather(*reading[1::2]) == [[row()]] * 5
+
+
+async def test_a_broken_database_is_a_read_error(store):
+    store._database.connection.execute("DROP TABLE responses")
+
+    with pytest.raises(ReadError, match="resp_1"):
+        await store.chain("resp_1", now=0)

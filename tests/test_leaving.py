@@ -1,0 +1,200 @@
+"""A client that leaves, in whatever its exchange is doing: what was held is let go, and nothing is stored."""
+
+import asyncio
+
+import pytest
+
+from engine.errors import DecodeError
+from engine.pieces import Text
+from engine.scripted import Pause
+from handlers.exchange import Exchange, Incoming
+from handlers.steps import start
+from machines.exchange import State
+from tests.doubles import MODEL, NOW, say
+
+WHOLE = [False, True]
+
+
+@pytest.fixture
+async def idle(services, ended):
+    """Give a check, to be called at the end of a test, that nothing is held any more."""
+
+    async def check(state: State = State.ABANDONED) -> Exchange:
+        while services.running:
+            await asyncio.wait(services.running)
+        slots = services.models[MODEL].slots
+        assert [exchange.state for exchange in ended[-1:]] == [state]
+        assert (slots.waiting, slots.is_busy) == (0, False)
+        assert not services.pending.is_pending("resp_1")
+        return ended[-1]
+
+    return check
+
+
+def left(exchange: Exchange) -> State:
+    """Give the state the client left in."""
+    assert exchange.trace[-1].event == "client_gone"
+    return exchange.trace[-1].source
+
+
+async def test_before_the_exchange_ran(services, idle):
+    exchange = Exchange(services, Incoming(method="POST", path="/v1/responses"))
+
+    start(exchange)
+    exchange.leave()
+
+    assert left(await idle()) is State.ROUTING
+
+
+async def test_before_its_body_was_whole(client, idle, engine):
+    call = client.start(input="Hello")
+    call.withhold_body()
+    call.leave()
+    await call.reply()
+
+    assert left(await idle()) is State.VALIDATING
+    assert engine.decodes == []
+
+
+@pytest.mark.parametrize("stream", WHOLE)
+async def test_while_the_chain_is_read(client, idle, services, stream):
+    reading = hold(services.store, "chain")
+    call = client.start(input="Hello", previous_response_id="resp_0", stream=stream)
+    await reading.wait()
+
+    call.leave()
+    await call.reply()
+
+    assert left(await idle()) is State.RESOLVING
+
+
+async def test_while_a_write_is_awaited(client, idle, services):
+    services.pending.reserve("resp_0")
+    waiting = watch(services.pending, "wait")
+    call = client.start(input="Hello", previous_response_id="resp_0")
+    await waiting.wait()
+
+    call.leave()
+    await call.reply()
+
+    assert left(await idle()) is State.AWAITING_WRITE
+
+
+async def test_while_the_prompt_is_made(client, idle, engine):
+    making = hold(engine, "tokenize")
+    call = client.start(input="Hello")
+    await making.wait()
+
+    call.leave()
+    await call.reply()
+
+    assert left(await idle()) is State.PREPARING
+
+
+@pytest.mark.parametrize("stream", WHOLE)
+async def test_while_it_waits_for_the_model(client, idle, engine, services, stream):
+    pause = Pause()
+    engine.script = [pause, *say("Yes.")]
+    first = client.start(input="Hello", store=False)
+    await pause.reached.wait()
+    waiting = watch(services.models[MODEL].slots, "enter")
+    second = client.start(input="Me too", stream=stream)
+    await waiting.wait()
+    assert services.models[MODEL].slots.waiting == 1
+
+    second.leave()
+    await second.reply()
+
+    assert services.models[MODEL].slots.waiting == 0
+    pause.resume.set()
+    assert (await first.reply()).status_code == 200
+    await idle(State.DONE)
+    assert len(engine.decodes) == 1
+
+
+@pytest.mark.parametrize("stream", WHOLE)
+async def test_while_the_model_decodes(client, idle, engine, services, stream):
+    pause = Pause()
+    engine.script = [Text("The"), pause, *say(" capital")]
+    call = client.start(input="Hello", stream=stream)
+    await pause.reached.wait()
+
+    call.leave()
+    await call.reply()
+
+    exchange = await idle()
+    assert left(exchange) is State.DISPATCHING
+    assert engine.cancelled == 1
+    assert await services.store.chain(exchange.head.id, NOW) == []
+
+
+@pytest.mark.parametrize("stream", WHOLE)
+@pytest.mark.parametrize(
+    ("script", "state", "terminal"),
+    [
+        (say("The", " capital"), State.EMITTING, b'"status":"completed","incomplete_details"'),
+        ([Text("The"), DecodeError("broken")], State.FAILING, b'"code":"server_error"'),
+    ],
+)
+async def test_while_the_terminal_event_leaves(client, idle, engine, services, stream, script, state, terminal):
+    engine.script = script
+    call = client.start(input="Hello", stream=stream)
+    call.leave_on = terminal
+    await call.reply()
+
+    exchange = await idle()
+
+    assert left(exchange) is state
+    assert await services.store.chain(exchange.head.id, NOW) == []
+
+
+async def test_after_the_terminal_event_the_row_is_kept(client, idle, engine, services):
+    engine.script = say("The")
+    call = client.start(input="Hello", stream=True)
+    call.leave_on = b"[DONE]"
+    await call.reply()
+
+    exchange = await idle(State.DONE)
+
+    assert len(await services.store.chain(exchange.head.id, NOW)) == 1
+
+
+async def test_a_reader_that_stands_still_pauses_the_engine(client, idle, engine):
+    engine.script = say(*("word " for _ in range(1000)))
+    call = client.start(input="Hello", stream=True)
+    call.unread = asyncio.Semaphore(2)
+    await call.seen("response.in_progress")
+
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+    assert engine.decodings[0].played < 100
+    call.leave()
+    call.unread.release()
+    await call.reply()
+    assert left(await idle()) is State.DISPATCHING
+    assert engine.cancelled == 1
+
+
+def hold(thing, name: str) -> asyncio.Event:
+    """Make a method wait for ever; the event tells that it was called."""
+    called = asyncio.Event()
+
+    async def wait(*_, **__):
+        called.set()
+        await asyncio.Event().wait()
+
+    setattr(thing, name, wait)
+    return called
+
+
+def watch(thing, name: str) -> asyncio.Event:
+    """Tell when a method is called."""
+    called, method = asyncio.Event(), getattr(thing, name)
+
+    def call(*arguments, **named):
+        called.set()
+        return method(*arguments, **named)
+
+    setattr(thing, name, call)
+    return called

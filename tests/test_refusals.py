@@ -1,0 +1,202 @@
+"""Every refusal: its reply, and that the model was not asked."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.errors import TemplateError
+from engine.scripted import ScriptedEngine
+from handlers.app import create_app
+from handlers.models import Binding, Slots
+from handlers.services import Services
+from handlers.settings import Settings
+from machines.exchange import REFUSALS
+from storage.errors import ReadError
+from tests.asgi import Client, running
+from tests.doubles import MODEL, NOW, say, to_services
+
+STRAY = {"previous_response_id": "resp_stray", "input": "And then?"}
+
+
+class World:
+    """One app, to be provoked."""
+
+    def __init__(self, client: Client, services: Services, engine: ScriptedEngine) -> None:
+        self.client = client
+        self.services = services
+        self.engine = engine
+
+    async def post(self, **body: Any) -> Any:
+        return await self.client.post(**body)
+
+    async def send(self, body: bytes, **headers: str) -> Any:
+        return await self.client.request("POST", "/v1/responses", body, **headers)
+
+    async def continued(self, **changes: Any) -> Any:
+        """Continue a stored response whose row was changed."""
+        self.engine.script = say("Yes.")
+        first = await self.post(input="Hello")
+        assert await self.services.pending.wait(first.json["id"], 10)
+        rows = await self.services.store.chain(first.json["id"], NOW)
+        changed = msgspec.structs.replace(rows[0], id="resp_changed", **changes)
+        await self.services.store.put(changed)
+        self.engine.decodes.clear()
+        return await self.post(input="And?", previous_response_id="resp_changed")
+
+
+async def _route_unknown(world):
+    return await world.client.request("GET", "/v1/nowhere")
+
+
+async def _method_not_allowed(world):
+    return await world.client.request("GET", "/v1/responses")
+
+
+async def _request_malformed(world):
+    return await world.send(b"{}", **{"Content-Length": "two"})
+
+
+async def _body_too_large(world):
+    return await world.send(b"[" + b" " * world.services.settings.max_body_bytes)
+
+
+async def _json_invalid(world):
+    return await world.send(b'{"model": ')
+
+
+async def _body_not_object(world):
+    return await world.send(b"[]")
+
+
+async def _model_missing(world):
+    return await world.send(b'{"input": "Hello"}')
+
+
+async def _input_missing(world):
+    return await world.post()
+
+
+async def _input_mistyped(world):
+    return await world.post(input={"role": "user"})
+
+
+async def _input_empty(world):
+    return await world.post(input=[])
+
+
+async def _retention_invalid(world):
+    return await world.post(input="Hello", metadata={"retention_seconds": 59})
+
+
+async def _field_invalid(world):
+    return await world.post(input="Hello", temperature="warm")
+
+
+async def _field_unsupported(world):
+    return await world.post(input="Hello", background=True)
+
+
+async def _model_unknown(world):
+    return await world.post(model="gpt-5", input="Hello")
+
+
+async def _model_loading(world):
+    engine = ScriptedEngine()
+    world.services.models["slow"] = Binding("slow", engine, NOW, Slots())
+    return await world.post(model="slow", input="Hello")
+
+
+async def _model_broken(world):
+    world.engine.healthy = False
+    return await world.post(input="Hello")
+
+
+async def _store_absent(world):
+    world.services.store = None
+    return await world.post(**STRAY)
+
+
+async def _chain_unknown(world):
+    return await world.post(**STRAY)
+
+
+async def _chain_unreadable(world):
+    async def break_off(*_: Any) -> None:
+        raise ReadError
+
+    world.services.store.chain = break_off
+    return await world.post(**STRAY)
+
+
+async def _identity_unreadable(world):
+    return await world.continued(config_json="{")
+
+
+async def _identity_absent(world):
+    return await world.continued(config_json="{}")
+
+
+async def _instance_changed(world):
+    first = await world.post(input="Hello")
+    binding = Binding(MODEL, world.engine, NOW, Slots())
+    await binding.load()
+    world.services.models[MODEL] = binding
+    world.engine.decodes.clear()
+    return await world.post(input="And?", previous_response_id=first.json["id"])
+
+
+async def _write_unsettled(world):
+    world.services.settings = Settings(write_wait_ms=1)
+    world.services.pending.reserve("resp_stray")
+    return await world.post(**STRAY)
+
+
+async def _input_unmappable(world):
+    return await world.post(input=[{"role": "user", "content": "Hello"}, {"role": "narrator", "content": "Once"}])
+
+
+async def _template_refused(world):
+    async def refuse(_: Any) -> None:
+        raise TemplateError("Conversation roles must alternate")
+
+    world.engine.tokenize = refuse
+    return await world.post(input="Hello")
+
+
+async def _prompt_too_long(world):
+    world.engine.context_length = 3
+    return await world.post(input="one two three")
+
+
+async def _queue_full(world):
+    slots = world.services.models[MODEL].slots
+    await slots.enter()
+    waiters = [asyncio.create_task(slots.enter()) for _ in range(slots.limit)]
+    await asyncio.sleep(0)
+    reply = await world.post(input="Hello")
+    for waiter in waiters:
+        waiter.cancel()
+    return reply
+
+
+async def _crashed(world):
+    world.services.clock = None
+    return await world.post(input="Hello")
+
+
+PROVOKE = {name.removeprefix("_"): function for name, function in list(globals().items()) if name[1:] in REFUSALS}
+
+
+@pytest.mark.parametrize("event", REFUSALS)
+async def test_a_refusal(engine, store, event, snapshot):
+    services = to_services(engine, store, Settings(max_body_bytes=1000))
+    engine.script = say("Yes.")
+    async with running(create_app(services)) as client:
+        reply = await PROVOKE[event](World(client, services, engine))
+
+    shown = {name: reply.headers[name] for name in ("Retry-After", "Allow") if name in reply.headers}
+    assert reply.headers["X-Interlock-Exchange"].startswith("ex_")
+    assert (reply.status_code, shown, reply.json) == snapshot
+    assert engine.decodes == []
