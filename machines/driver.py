@@ -39,12 +39,13 @@ class Driven:
 
 
 def fire(machine: Machine, driven: Driven, event: str) -> None:
-    """Make the move of `event`, and record it. Raises MachineError, state unchanged, if no row allows it."""
+    """Make the move of `event`, and record it. Raises MachineError, nothing changed, if no row allows it."""
     if event not in machine.events:
         msg = f"No row is named {event!r}."
         raise MachineError(msg)
-    source, left, driven.event = driven.state, time.monotonic(), event
+    source, left = driven.state, time.monotonic()
     machine.events[event].trigger(driven)
+    driven.event = event
     driven.trace.append(Move(event, source, driven.state, (left - driven.entered) * 1000))
     driven.entered = left
 
@@ -64,32 +65,38 @@ async def drive(
     steps: Mapping[Any, Step],
     event_for: Mapping[type[Exception], str],
 ) -> None:
-    """Run steps until a final state. An exception `event_for` does not name is `crashed`, logged here once."""
+    """Run steps until a final state. An exception `event_for` does not name is `crashed`, logged here once.
+
+    An interruption wins over what the step returned, for a step may learn of it itself, as one that reads does.
+    """
     driven.task = asyncio.current_task()
     while driven.state not in table.final:
-        event = await _happened(table, driven, steps[driven.state], event_for)
+        event = _interruption(table, driven) or await _happened(table, driven, steps[driven.state], event_for)
         try:
-            fire(machine, driven, event)
+            fire(machine, driven, _interruption(table, driven) or event)
         except MachineError:
             log.exception("no row lets %r leave %r", event, driven.state.value)
             fire(machine, driven, "crashed")
 
 
+def _interruption(table: Table, driven: Driven) -> str | None:
+    event, driven.interruption = driven.interruption, None
+    return event if (event, driven.state) in table.edges else None
+
+
 async def _happened(table: Table, driven: Driven, step: Step, event_for: Mapping[type[Exception], str]) -> str:
-    if driven.interruption is not None:
-        return driven.interruption
     try:
-        event = await step(driven)
+        return await step(driven)
     except asyncio.CancelledError:
         if driven.task is not None:
             driven.task.uncancel()
-        gone = ("client_gone", driven.state) in table.edges
-        return driven.interruption or ("client_gone" if gone else "crashed")
+        if ("client_gone", driven.state) in table.edges:
+            return "client_gone"
+        log.warning("cancelled from outside while %s", driven.state.value)
+        return "crashed"
     except tuple(event_for) as error:
         log.warning("%s: %s", driven.state.value, error, exc_info=error.__cause__)
-        return next(event for kind, event in event_for.items() if isinstance(error, kind))
+        return next(event_for[kind] for kind in type(error).__mro__ if kind in event_for)
     except Exception:
         log.exception("crashed while %s", driven.state.value)
         return "crashed"
-    # a step may learn of the interruption itself, as one that reads the request does
-    return driven.interruption or event
