@@ -32,9 +32,9 @@ def main() -> None:
     """Print tokens/s of each round, the medians, and the ratio."""
     model, tokenizer, *_ = mlx_lm.load(str(ensure_starter()))
     chat = tokenizer.apply_chat_template([{"role": "user", "content": PROMPT}], add_generation_prompt=True)
-    with serving("handlers.cli", "serve", "--port", "0", "--db", ":memory:") as url:
-        wait_until_ready(url)
-        pairs = list(rounds(lambda: raw(model, tokenizer, chat), lambda: through_http(url)))
+    with serving("handlers.cli", "serve", "--port", "0", "--db", ":memory:") as server:
+        server.ask_until(200, "GET", "/health")
+        pairs = list(rounds(lambda: raw(model, tokenizer, chat), lambda: through_http(server.url)))
     ratios = [http_rate / raw_rate for raw_rate, http_rate in pairs]
     print(f"raw stream_generate  {statistics.median(rate for rate, _ in pairs):6.2f} tokens/s (median of {ROUNDS})")
     print(f"through HTTP         {statistics.median(rate for _, rate in pairs):6.2f} tokens/s")
@@ -85,20 +85,6 @@ def stream(url: str, body: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
         elif line.startswith(b"data: ") and line != b"data: [DONE]\n":
             yield name, line[6:]
     connection.close()
-
-
-def wait_until_ready(url: str) -> None:
-    """Ask for the server's health until its model is loaded."""
-    netloc = urllib.parse.urlsplit(url).netloc
-    while True:
-        connection = http.client.HTTPConnection(netloc)
-        connection.request("GET", "/health")
-        reply = connection.getresponse()
-        health = json.loads(reply.read())
-        connection.close()
-        if health["status"] != "loading":
-            return
-        time.sleep(0.2)
 
 
 if __name__ == "__main__":

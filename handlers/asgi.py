@@ -5,9 +5,7 @@ import sys
 
 from engine.blas import load_fast_blas
 
-logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 log = logging.getLogger("interlock")
-log.setLevel(logging.INFO)
 if advice := load_fast_blas():
     log.info(advice)
 

@@ -1,13 +1,13 @@
 """One request: what it has learned so far, and what it holds."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
 from transitions import EventData
 
 from engine.pieces import Decoding, Finish
+from handlers.body import Body
 from handlers.mapping.to_response import Head
 from handlers.models import Binding
 from handlers.outbox import Outbox
@@ -25,14 +25,13 @@ log = logging.getLogger("interlock.exchange")
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
-    """What arrived: `event` says how its route was found, `read` reads at most so many bytes of its body."""
+    """What arrived; `event` says how its route was found."""
 
     method: str
     path: str
     event: str = "route_found"
     facts: dict[str, Any] = {}
-    declared_length: int | None = None
-    read: Callable[[int], Awaitable[bytes]] | None = None
+    body: Body | None = None
 
 
 class Exchange(Driven):

@@ -1,6 +1,7 @@
 """How gunicorn runs Interlock: one asgi worker on loopback, checked before anything starts."""
 
 import ipaddress
+import logging
 import os
 import subprocess
 import sys
@@ -38,7 +39,9 @@ def nworkers_changed(server: Any, new: int, _old: int | None) -> None:
 
 
 def post_fork(server: Any, _worker: Any) -> None:
-    """Let the app know the port it is really served on."""
+    """Set up the log, and let the app know the port it is really served on."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("interlock").setLevel(logging.INFO)
     address = server.LISTENERS[0].getsockname()
     if isinstance(address, tuple):
         os.environ["INTERLOCK_PORT"] = str(address[1])

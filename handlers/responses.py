@@ -2,6 +2,7 @@
 
 from falcon.asgi import Request, Response
 
+from handlers.body import Body
 from handlers.exchange import Exchange, Incoming
 from handlers.replies import answer
 from handlers.services import Services
@@ -16,14 +17,7 @@ class Responses:
         self._services = services
 
     async def on_post(self, req: Request, resp: Response) -> None:
-        client = req.scope[KEY]
-
-        async def read(limit: int) -> bytes:
-            body: bytes = await req.stream.read(limit)
-            client.listen()
-            return body
-
-        incoming = Incoming(method=req.method, path=req.path, declared_length=req.content_length, read=read)
+        incoming = Incoming(method=req.method, path=req.path, body=Body(req))
         exchange = Exchange(self._services, incoming)
         start(exchange)
-        await answer(exchange, client, resp)
+        await answer(exchange, req.scope[KEY], resp)

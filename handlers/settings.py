@@ -38,7 +38,7 @@ def from_env(env: Mapping[str, str] = os.environ) -> Settings:
     return Settings(
         models=to_models(env.get("INTERLOCK_MODELS", "").split(",")),
         db=None if db == "none" else db,
-        port=_integer(env, "INTERLOCK_PORT", 8080, 65535),
+        port=_integer(env, "INTERLOCK_PORT", 8080, range(65536)),
         max_body_bytes=_integer(env, "INTERLOCK_MAX_BODY_BYTES", 10 * 1024 * 1024),
         queue_limit=_integer(env, "MLX_MAX_QUEUE_DEPTH_PER_MODEL", 16),
         write_wait_ms=_integer(env, "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS", 2000),
@@ -61,11 +61,11 @@ def to_models(named: list[str]) -> dict[str, str]:
     return models
 
 
-def _integer(env: Mapping[str, str], name: str, default: int, most: int = 2**53) -> int:
+def _integer(env: Mapping[str, str], name: str, default: int, allowed: range = range(1, 2**53)) -> int:
     text = env.get(name, "").strip()
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        msg = f"{name} takes a whole number from 1 to {most}, not {text!r}."
+    if not text.isascii() or not text.isdigit() or int(text[:20]) not in allowed:
+        msg = f"{name} takes a whole number from {allowed[0]} to {allowed[-1]}, not {text!r}."
         raise SettingsError(msg)
     return int(text)

@@ -1,36 +1,118 @@
-"""Starts a real gunicorn on a free loopback port, and stops it."""
+"""Starts a real server on a free loopback port, and stops it."""
 
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parent.parent
 LISTENING = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
+WORKER = re.compile(r"Booting worker with pid: (\d+)")
+PATIENCE = 60  # seconds until a server that does not answer is given up
+
+
+class Server:
+    """A running server: its URL, and what it has logged so far."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.log: list[str] = []
+        self.url = ""
+        self._listening = threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def started(self) -> str:
+        """Wait until it listens; gives the URL."""
+        self._listening.wait(PATIENCE)
+        assert self.url, "".join(self.log)
+        return self.url
+
+    def worker_pid(self) -> int:
+        """Give the process id of the newest worker."""
+        return int(WORKER.findall("".join(self.log))[-1])
+
+    def ended(self) -> int:
+        """Wait for its end; gives the exit code."""
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return code
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Make one request and read its JSON."""
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
+        sent = body if isinstance(body, bytes) or body is None else json.dumps(body)
+        connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
+        reply = connection.getresponse()
+        answer = json.loads(reply.read())
+        connection.close()
+        return reply.status, answer
+
+    def ask_until(self, status: int, method: str, path: str, body: Any = None) -> Any:
+        """Ask again until the status is `status`, as a client does while a server starts."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            try:
+                if (answer := self.ask(method, path, body))[0] == status:
+                    return answer[1]
+            except OSError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError("".join(self.log))
+
+    def open_stream(self, **body: Any) -> socket.socket:
+        """Send a request and leave its reply unread."""
+        data = json.dumps(body).encode()
+        connection = socket.create_connection(("127.0.0.1", urlsplit(self.url).port), timeout=PATIENCE)
+        head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
+        connection.sendall(head.encode() + data)
+        return connection
+
+    def _read(self) -> None:
+        for line in self.process.stderr or []:
+            self.log.append(line)
+            if found := LISTENING.search(line):
+                self.url = found[1]
+                self._listening.set()
+        self._listening.set()
 
 
 @contextmanager
-def serving(*arguments: str, **env: str) -> Iterator[str]:
-    """Run `python -m ARGUMENTS` and give the URL it listens at; ends it with SIGTERM and expects exit code 0."""
+def launched(*arguments: str, **env: str) -> Iterator[Server]:
+    """Run `python -m ARGUMENTS`; what still runs at the end is killed."""
     command = [sys.executable, "-m", *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, **env}, stderr=subprocess.PIPE, text=True
-    ) as server:  # fmt: skip
+    ) as process:  # fmt: skip
+        server = Server(process)
         try:
-            yield _url(server)
+            yield server
         finally:
-            server.terminate()
-            log = server.stderr.read() if server.stderr else ""
-    assert server.returncode == 0, log
+            if process.poll() is None:
+                process.kill()
+            server.ended()
 
 
-def _url(server: "subprocess.Popen[str]") -> str:
-    seen = []
-    for line in server.stderr or []:
-        seen.append(line)
-        if found := LISTENING.search(line):
-            return found[1]
-    raise AssertionError("".join(seen))
+@contextmanager
+def serving(*arguments: str, **env: str) -> Iterator[Server]:
+    """Run a server until the end of the block, then stop it with SIGTERM; its exit code must be 0."""
+    with launched(*arguments, **env) as server:
+        server.started()
+        yield server
+        server.process.terminate()
+        assert server.ended() == 0, "".join(server.log)
+
+
+def scripted(db: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Give the arguments that serve `tests.live_app`."""
+    return ("gunicorn", "-c", "tests/live_conf.py", "-b", "127.0.0.1:0"), {"INTERLOCK_DB": db}

@@ -2,7 +2,8 @@
 
 import os
 
-from engine.scripted import ScriptedEngine
+from engine.pieces import Text
+from engine.scripted import Pause, Script, ScriptedEngine
 from handlers.app import create_app
 from handlers.models import Binding, Slots
 from handlers.services import Services
@@ -12,16 +13,17 @@ from tests.doubles import NOW
 from tests.sequences.test_text import SCENARIOS
 
 
-def _scripted(name: str) -> Binding:
-    engine = ScriptedEngine()
-    engine.script = SCENARIOS[name]
-    return Binding(name, engine, NOW, Slots())
+def _scripted(name: str, script: Script) -> Binding:
+    return Binding(name, ScriptedEngine(script), NOW, Slots())
 
 
 app = create_app(
     Services(
         settings=Settings(),
-        models={name: _scripted(name) for name in SCENARIOS},
-        store=open_store(os.environ["INTERLOCK_DB"]),
+        models={
+            **{name: _scripted(name, script) for name, script in SCENARIOS.items()},
+            "held": _scripted("held", [Text("The"), Pause()]),
+        },
+        store=open_store(os.environ["INTERLOCK_DB"], patience=20),
     )
 )

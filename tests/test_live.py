@@ -5,7 +5,7 @@ import contextlib
 import openai
 import pytest
 
-from tests.live import serving
+from tests.live import scripted, serving
 from tests.sequences.test_text import SCENARIOS
 
 ENDS = {
@@ -27,10 +27,10 @@ TEXTS = {
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     db = tmp_path_factory.mktemp("live") / "responses.duckdb"
-    gunicorn = ("gunicorn", "-c", "tests/live_conf.py", "tests.live_app:app", "-b", "127.0.0.1:0")
+    arguments, env = scripted(str(db))
     with (
-        serving(*gunicorn, INTERLOCK_DB=str(db)) as url,
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+        serving(*arguments, **env) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
     ):
         yield client
 
@@ -89,4 +89,4 @@ def test_refusals_are_the_clients_own_exceptions(client):
 
 
 def test_models_are_listed(client):
-    assert [model.id for model in client.models.list()] == list(SCENARIOS)
+    assert [model.id for model in client.models.list()] == [*SCENARIOS, "held"]

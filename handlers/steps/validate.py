@@ -14,7 +14,9 @@ RETENTION = range(60, 7776001)  # seconds
 
 async def validate(exchange: Exchange) -> str:
     """Read the body and check every field of it."""
-    body = await _read(exchange)
+    limit = exchange.services.settings.max_body_bytes
+    exchange.facts["limit"] = limit
+    body = await exchange.incoming.body.read(limit) if exchange.incoming.body else b""
     if body is None:
         return "body_too_large"
     try:
@@ -26,16 +28,6 @@ async def validate(exchange: Exchange) -> str:
     except FieldError as fault:
         exchange.facts.update(param=fault.param, reason=fault.reason)
         return "field_invalid"
-
-
-async def _read(exchange: Exchange) -> bytes | None:
-    limit = exchange.services.settings.max_body_bytes
-    exchange.facts["limit"] = limit
-    incoming = exchange.incoming
-    if incoming.read is None or (incoming.declared_length or 0) > limit:
-        return None
-    body = await incoming.read(limit + 1)
-    return body if len(body) <= limit else None
 
 
 def _check(exchange: Exchange, decoded: Any, body: bytes) -> str:

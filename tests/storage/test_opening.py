@@ -16,6 +16,7 @@ from storage.errors import (
     OpenError,
     UnusablePathError,
 )
+from storage.queries import insert
 from storage.store import open_store
 from tests.storage.samples import line_of, row
 
@@ -395,3 +396,18 @@ def test_a_migration_that_breaks_leaves_the_tables_as_they_were(file, monkeypatc
     monkeypatch.undo()
     assert recorded(file) == [(1, "create_responses")]
     open_store(str(file)).close_now()
+
+
+def test_texts_are_not_compressed_for_reading_one_would_unpack_thousands(file):
+    store = open_store(str(file))
+    rows = [row(f"resp_{number}", input_json="text" * 3000) for number in range(100)]
+    insert(store._database.connection, rows)
+    store.close_now()
+
+    with duckdb.connect(str(file)) as connection:
+        found = connection.execute(
+            "SELECT DISTINCT compression FROM pragma_storage_info('responses')"
+            " WHERE column_name IN ('instructions', 'input_json', 'output_json') AND segment_type = 'VARCHAR'"
+        ).fetchall()
+
+    assert found == [("Uncompressed",)]

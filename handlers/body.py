@@ -1,0 +1,32 @@
+"""The body of a request, read up to a limit."""
+
+from falcon.asgi import Request
+
+from handlers.watch import KEY
+
+CHUNK = 65536
+DISCARDED = 64 * 1024 * 1024  # bytes
+
+
+class Body:
+    """Reads the body of one request."""
+
+    def __init__(self, req: Request) -> None:
+        self._stream = req.stream
+        self._length = req.content_length or 0
+        self._client = req.scope[KEY]
+
+    async def read(self, limit: int) -> bytes | None:
+        """Read the whole body, or None if it is longer than `limit` bytes."""
+        body: bytes = await self._stream.read(limit + 1) if self._length <= limit else b""
+        if len(body) > limit or self._length > limit:
+            await self._discard()
+            return None
+        self._client.listen()
+        return body
+
+    async def _discard(self) -> None:
+        # a client that is still sending reads no reply; beyond some size it has to be cut off all the same
+        for _ in range(DISCARDED // CHUNK):
+            if not await self._stream.read(CHUNK):
+                return

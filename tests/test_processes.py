@@ -1,0 +1,176 @@
+"""The server as a process: how it starts, refuses to start, survives and ends."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from storage.store import open_store
+from tests.doubles import NOW
+from tests.live import ROOT, launched, scripted, serving
+
+GUNICORN = ("gunicorn", "-c", "gunicorn.conf.py", "-b", "127.0.0.1:0")
+
+
+@pytest.fixture
+def db(tmp_path) -> str:
+    return str(tmp_path / "responses.duckdb")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("-w", "2"), "2 workers were asked for"),
+        (("-k", "sync"), "the worker class must be asgi, not sync"),
+        (("--preload",), "models cannot be loaded before the fork"),
+        (("-b", "0.0.0.0:0"), "0.0.0.0 is not a loopback address"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_sentence(db, arguments, sentence):
+    with launched(*GUNICORN, *arguments, INTERLOCK_DB=db) as server:
+        assert server.ended() == 1
+
+    assert server.log[-1].startswith("interlock: ")
+    assert sentence in server.log[-1]
+
+
+def run(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "handlers.cli", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("command", [GUNICORN, ("handlers.cli", "serve", "--port", "0")])
+def test_a_file_that_is_no_database_ends_the_start_and_is_left_alone(tmp_path, command):
+    file = tmp_path / "notes.txt"
+    file.write_text("Not a database.\n" * 1000)
+    before = file.read_bytes()
+
+    with launched(*command, INTERLOCK_DB=str(file)) as server:
+        assert server.ended() == 1
+
+    said = [line for line in server.log if line.startswith("interlock: ")]
+    assert len(said) == 1
+    assert str(file) in said[0]
+    assert "Traceback" not in "".join(server.log)
+    assert file.read_bytes() == before
+
+
+def test_a_database_that_another_server_holds_ends_the_start(db):
+    arguments, env = scripted(db)
+    with serving(*arguments, **env) as holder:
+        holder.ask_until(200, "GET", "/health")
+
+        with launched("handlers.cli", "serve", "--port", "0", "--db", db) as server:
+            assert server.ended() == 1
+
+    assert [line for line in server.log if line.startswith("interlock: ") and "lock" in line]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("serve", "--model", "nameless"), "--model takes NAME=PATH_OR_HUB_ID"),
+        (("serve", "--model", "a=b", "--model", "a=c"), "names 'a' twice"),
+        (("serve", "--db", "x", "--no-store"), "--db and --no-store exclude each other"),
+        (("serve", "--port", "many"), "'many' is not a valid integer"),
+    ],
+)
+def test_a_wrong_option_is_explained(arguments, sentence):
+    ended = run(*arguments)
+
+    assert ended.returncode in {1, 2}
+    assert sentence in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["INTERLOCK_PORT", "MLX_MAX_QUEUE_DEPTH_PER_MODEL", "INTERLOCK_MAX_BODY_BYTES"])
+def test_a_wrong_variable_is_named(name):
+    ended = run("prepare", **{name: "-1"})
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"interlock: {name} takes a whole number")
+
+
+def test_a_chain_is_found_again_after_a_restart(db):
+    arguments, env = scripted(db)
+    with serving(*arguments, **env) as server:
+        _, first = server.ask("POST", "/v1/responses", {"model": "plain_text", "input": "Hello"})
+
+    with serving(*arguments, **env) as server:
+        status, second = server.ask(
+            "POST", "/v1/responses", {"model": "plain_text", "input": "And?", "previous_response_id": first["id"]}
+        )
+
+    assert (status, second["previous_response_id"]) == (200, first["id"])
+
+
+def test_a_killed_worker_is_replaced_and_has_lost_nothing(db):
+    arguments, env = scripted(db)
+    body = {"model": "plain_text", "input": "Hello"}
+    with serving(*arguments, **env) as server:
+        server.ask_until(200, "GET", "/health")
+        for _ in range(5):
+            _, reply = server.ask("POST", "/v1/responses", body)
+            body["previous_response_id"] = reply["id"]
+        # the row of the last reply is written after it was sent; a sixth turn waits for it
+        server.ask("POST", "/v1/responses", body)
+
+        os.kill(server.worker_pid(), signal.SIGKILL)
+
+        again = server.ask_until(200, "POST", "/v1/responses", body)
+
+    assert again["previous_response_id"] == body["previous_response_id"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_makes_room_for_the_next(db, stream):
+    arguments, env = scripted(db)
+    with serving(*arguments, **env) as server:
+        server.ask_until(200, "GET", "/health")
+        leaving = server.open_stream(model="held", input="Hello", stream=stream)
+        waiting = server.open_stream(model="held", input="Hello", stream=True)
+
+        leaving.close()
+
+        assert waiting.recv(15) == b"HTTP/1.1 200 OK"
+        waiting.close()
+
+    assert "abandoned by client_gone" in "".join(server.log)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Transfer-Encoding": "chunked"}])
+def test_a_body_too_large_is_a_413(db, headers):
+    arguments, env = scripted(db)
+    body = b" " * (11 * 1024 * 1024)
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    with serving(*arguments, **env) as server:
+        server.ask_until(200, "GET", "/health")
+
+        status, reply = server.ask("POST", "/v1/responses", chunked if headers else body, **headers)
+
+    assert status == 413
+    assert reply["error"]["type"] == "invalid_request_error"
+
+
+def test_rows_written_before_a_kill_of_everything_are_found(db):
+    arguments, env = scripted(db)
+    with launched(*arguments, **env) as server:
+        server.started()
+        server.ask_until(200, "GET", "/health")
+        first = server.ask("POST", "/v1/responses", {"model": "plain_text", "input": "Hello"})[1]
+        body = {"model": "plain_text", "input": "And?", "previous_response_id": first["id"]}
+        server.ask("POST", "/v1/responses", body)
+        worker = server.worker_pid()
+        server.process.kill()
+        os.kill(worker, signal.SIGKILL)
+
+    store = open_store(db, patience=20)
+    chain = asyncio.run(store.chain(first["id"], NOW))
+    store.close_now()
+
+    assert [row.id for row in chain] == [first["id"]]
