@@ -230,7 +230,7 @@ def generate(model: Any, tokenizer: TokenizerWrapper, job: Job, prefill_step_siz
     # Closed here and now: left to the garbage collector, it would give its stream back on another thread.
     with closing(responses):
         for response in responses:
-            if job.channel.put(Text(response.text)) is None:
+            if not job.channel.put(Text(response.text)):
                 return
     finish = Finish(
         reason="length" if response.finish_reason == "length" else "stop",

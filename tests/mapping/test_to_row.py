@@ -1,0 +1,103 @@
+"""What a row keeps is what a later turn reads, and retention is as the client asked."""
+
+import msgspec
+import pytest
+
+from tests.doubles import MODEL, NOW, say
+
+
+async def stored(client, services, **body):
+    reply = await client.post(**{"input": "Hello", **body})
+    assert reply.status_code == 200
+    await services.pending.wait(reply.json["id"], 10)
+    return (await services.store.chain(reply.json["id"], NOW))[-1]
+
+
+async def test_a_row_keeps_the_request_and_the_answer(client, engine, services):
+    engine.script = say("Hi", " there")
+
+    row = await stored(client, services, instructions="Be kind.", temperature=0.5, metadata={"a": "b"})
+
+    assert (row.model, row.status, row.instructions) == (MODEL, "completed", "Be kind.")
+    assert msgspec.json.decode(row.input_json) == [{"type": "message", "role": "user", "content": "Hello"}]
+    assert msgspec.json.decode(row.output_json)[0]["content"][0]["text"] == "Hi there"
+    assert msgspec.json.decode(row.usage_json)["total_tokens"] == 9
+    config = msgspec.json.decode(row.config_json)
+    assert (config["temperature"], config["metadata"]) == (0.5, {"a": "b"})
+    assert (config["serverBootId"], type(config["modelInstanceId"])) == ("boot_1", int)
+
+
+@pytest.mark.parametrize(("metadata", "seconds"), [({}, 604800), (None, 604800), ({"retention_seconds": 60}, 60)])
+async def test_retention_is_stamped_on_the_row(client, engine, services, metadata, seconds):
+    engine.script = say("Hi")
+
+    row = await stored(client, services, metadata=metadata)
+
+    assert row.expires_at == NOW + seconds
+
+
+async def test_an_incomplete_response_can_be_continued(client, engine):
+    engine.script = say("Once upon", reason="length")
+    first = await client.post(input="Tell a story.")
+
+    second = await client.post(input="Go on.", previous_response_id=first.json["id"])
+
+    assert second.status_code == 200
+    assert [message["content"] for message in engine.conversations[-1]] == ["Tell a story.", "Once upon", "Go on."]
+
+
+async def test_a_silent_turn_is_still_a_turn(client, engine):
+    engine.script = say()
+    first = await client.post(input="Be silent.")
+
+    await client.post(input="Well?", previous_response_id=first.json["id"])
+
+    assert [message["role"] for message in engine.conversations[-1]] == ["user", "assistant", "user"]
+
+
+async def test_store_false_keeps_nothing(client, engine):
+    engine.script = say("Hi")
+    first = await client.post(input="Hello", store=False)
+
+    second = await client.post(input="And?", previous_response_id=first.json["id"])
+
+    assert (first.json["store"], second.status_code) == (False, 404)
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "heard"),
+    [
+        ({}, {}, "Be kind."),
+        ({"instructions": "Be brief."}, {}, "Be brief."),
+        ({"instructions": ""}, {}, ""),
+        ({}, {"instructions": ""}, ""),
+    ],
+)
+async def test_instructions_are_inherited_replaced_or_emptied(client, engine, second, third, heard):
+    engine.script = say("Hi")
+    first = await client.post(input="One", instructions="Be kind.")
+
+    reply = await client.post(input="Two", previous_response_id=first.json["id"], **second)
+    reply = await client.post(input="Three", previous_response_id=reply.json["id"], **third)
+
+    assert reply.json["instructions"] == heard
+    leading = engine.conversations[-1][0]
+    assert (leading["content"] if leading["role"] == "system" else "") == heard
+
+
+async def test_top_p_zero_is_greedy(client, engine):
+    engine.script = say("Hi")
+
+    await client.post(input="Hello", top_p=0, max_output_tokens=5)
+
+    sampling = engine.decodes[-1][1]
+    assert (sampling.temperature, sampling.max_tokens) == (0, 5)
+
+
+async def test_without_a_limit_the_context_is_the_limit(client, engine):
+    engine.script = say("Hi")
+    engine.context_length = 10
+
+    await client.post(input="one two three")
+
+    assert engine.decodes[-1][1].max_tokens == 7
