@@ -51,7 +51,7 @@ def _fault(cfg: Any) -> str | None:
     if cfg.workers != 1:
         return (
             f"{cfg.workers} workers were asked for; the models and the database live in one worker, "
-            "so leave out --workers (and WEB_CONCURRENCY)."
+            "so leave out --workers."
         )
     if cfg.worker_class_str != "asgi":
         return f"the worker class must be asgi, not {cfg.worker_class_str}; leave out --worker-class."

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from engine.mlx_engine import mlx_engine
+from engine.loading import check_source, mlx_engine
 from engine.starter import NAME, ensure_starter
 from handlers.models import Binding, Slots
 from handlers.services import Services
@@ -20,9 +20,11 @@ Interlock serves {name} on http://{host}:{port}
 
 
 def prepare(settings: Settings) -> None:
-    """Check the database and fetch the starter model if it is the one to serve. Raises StoreError, LoadError."""
+    """Check the database and the models' sources, or fetch the starter model. Raises StoreError, LoadError."""
     if settings.db not in (None, MEMORY):
         open_store(str(settings.db)).close_now()
+    for source in settings.models.values():
+        check_source(source)
     if not settings.models:
         ensure_starter()
 

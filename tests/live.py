@@ -42,6 +42,13 @@ class Server:
         """Give the process id of the newest worker."""
         return int(WORKER.findall("".join(self.log))[-1])
 
+    def await_exit(self, worker: int) -> None:
+        """Wait until a worker process is gone."""
+        until = time.monotonic() + PATIENCE
+        while _is_alive(worker):
+            assert time.monotonic() < until, "".join(self.log)
+            time.sleep(0.1)
+
     def ended(self) -> int:
         """Wait for its end; gives the exit code."""
         code = self.process.wait(PATIENCE)
@@ -85,6 +92,14 @@ class Server:
                 self.url = found[1]
                 self._listening.set()
         self._listening.set()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @contextmanager

@@ -78,6 +78,8 @@ def test_a_database_that_another_server_holds_ends_the_start(db):
         (("serve", "--model", "a=b", "--model", "a=c"), "names 'a' twice"),
         (("serve", "--db", "x", "--no-store"), "--db and --no-store exclude each other"),
         (("serve", "--port", "many"), "'many' is not a valid integer"),
+        (("serve", "--port", "0", "--no-store", "--model", "a=/nowhere/at/all"), "'/nowhere/at/all' does not exist"),
+        (("serve", "--port", "0", "--no-store", "--model", "a=tests"), "'tests' is not a model folder"),
     ],
 )
 def test_a_wrong_option_is_explained(arguments, sentence):
@@ -125,6 +127,20 @@ def test_a_killed_worker_is_replaced_and_has_lost_nothing(db):
         again = server.ask_until(200, "POST", "/v1/responses", body)
 
     assert again["previous_response_id"] == body["previous_response_id"]
+
+
+def test_a_reload_hands_the_database_to_the_new_worker(db):
+    arguments, env = scripted(db)
+    with serving(*arguments, **env) as server:
+        first = server.ask_until(200, "POST", "/v1/responses", {"model": "plain_text", "input": "Hello"})
+        old = server.worker_pid()
+
+        server.process.send_signal(signal.SIGHUP)
+        server.await_exit(old)
+
+        body = {"model": "plain_text", "input": "And?", "previous_response_id": first["id"]}
+        assert server.ask_until(200, "POST", "/v1/responses", body)["previous_response_id"] == first["id"]
+        assert server.worker_pid() != old
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from engine.channel import UNREAD_PIECES
 from engine.errors import DecodeError, EngineError, LoadError, TemplateError
+from engine.loading import mlx_engine
 from engine.mlx_engine import (
     CPU_PREFILL_STEP,
     GPU_PREFILL_STEP,
@@ -19,7 +20,6 @@ from engine.mlx_engine import (
     MlxEngine,
     context_length,
     default_prefill_step_size,
-    mlx_engine,
 )
 from engine.pieces import Finish, Sampling, Text
 

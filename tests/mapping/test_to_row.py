@@ -85,13 +85,16 @@ async def test_instructions_are_inherited_replaced_or_emptied(client, engine, se
     assert (leading["content"] if leading["role"] == "system" else "") == heard
 
 
-async def test_top_p_zero_is_greedy(client, engine):
+@pytest.mark.parametrize(
+    ("asked", "given"), [({}, (1, 1, 8191)), ({"temperature": 0, "top_p": 0, "max_output_tokens": 5}, (0, 0, 5))]
+)
+async def test_sampling_reaches_the_engine(client, engine, asked, given):
     engine.script = say("Hi")
 
-    await client.post(input="Hello", top_p=0, max_output_tokens=5)
+    await client.post(input="Hello", **asked)
 
     sampling = engine.decodes[-1][1]
-    assert (sampling.temperature, sampling.max_tokens) == (0, 5)
+    assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == given
 
 
 async def test_without_a_limit_the_context_is_the_limit(client, engine):

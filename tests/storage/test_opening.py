@@ -279,14 +279,16 @@ def test_a_file_held_by_another_process_is_refused_with_its_number(file, python)
     assert contents(file.parent) == before
 
 
-def test_a_lock_taken_between_looking_and_opening_is_still_a_locked_file(file, python, monkeypatch):
+@pytest.mark.parametrize("step", ["_check_contents", "_open_writable"])
+def test_a_lock_taken_between_two_steps_of_opening_is_still_a_locked_file(file, python, monkeypatch, step):
     open_store(str(file)).close_now()
+    take_step = getattr(opening, step)
 
-    def overtaken(_):
-        holder = python(HOLD, file)
-        holder.stdout.readline()
+    def overtaken(file):
+        python(HOLD, file).stdout.readline()
+        take_step(file)
 
-    monkeypatch.setattr(opening, "_check_contents", overtaken)
+    monkeypatch.setattr(opening, step, overtaken)
 
     with pytest.raises(LockedDatabaseError):
         open_store(str(file))

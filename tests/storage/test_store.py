@@ -116,7 +116,8 @@ async def test_an_expired_row_is_unknown(store):
 async def test_a_long_chain_is_found_in_a_large_table(store):
     await store.put(row("other"))
     store._database.connection.execute(
-        "INSERT INTO responses SELECT responses.* REPLACE (id || number AS id) FROM responses, range(100000) AS numbers(number)"
+        "INSERT INTO responses SELECT responses.* REPLACE (id || number AS id)"
+        " FROM responses, range(100000) AS numbers(number)"
     )
     rows = line_of(50)
     await asyncio.gather(*map(store.put, rows))

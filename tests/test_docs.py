@@ -1,0 +1,68 @@
+"""The README says what the program does."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from handlers import settings
+from handlers.cli import cli
+from handlers.serving import READY
+from tests.live import ROOT
+
+README = (ROOT / "README.md").read_text()
+SETTINGS = README.partition("## Settings")[2].partition("\n## ")[0]
+
+
+def test_every_setting_is_in_the_table_and_no_other():
+    read = set(re.findall(r'"((?:INTERLOCK|MLX)_[A-Z_]+)"', (ROOT / "handlers/settings.py").read_text()))
+
+    assert set(re.findall(r"^\| `([A-Z_]+)`", SETTINGS, re.MULTILINE)) == read
+
+
+def test_the_defaults_in_the_table_are_the_defaults():
+    shown = dict(re.findall(r"^\| `([A-Z_]+)` \|[^|]*\| ([^|]+?) \|", SETTINGS, re.MULTILINE))
+    defaults = settings.from_env({})
+
+    assert {
+        "INTERLOCK_PORT": str(defaults.port),
+        "INTERLOCK_MAX_BODY_BYTES": str(defaults.max_body_bytes),
+        "MLX_MAX_QUEUE_DEPTH_PER_MODEL": str(defaults.queue_limit),
+        "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS": str(defaults.write_wait_ms),
+        "MLX_RESPONSE_RETENTION_SECONDS": str(defaults.retention_seconds),
+    }.items() <= shown.items()
+
+
+def test_every_option_of_serve_is_in_the_table():
+    options = {option for parameter in cli.commands["serve"].params for option in parameter.opts}
+
+    assert options == set(re.findall(r"`(--[a-z-]+)`", SETTINGS))
+
+
+def test_each_request_in_the_readme_is_json_with_a_model_and_input():
+    bodies = re.findall(r"-d '(\{.*?\})'", README)
+
+    assert len(bodies) == 2
+    for body in bodies:
+        assert {"model", "input"} <= json.loads(body).keys()
+
+
+def test_the_first_request_is_the_one_the_server_prints():
+    printed = READY.format(name="smollm2-135m-instruct", host="127.0.0.1", port=8080)
+
+    assert re.search(r"-d '(\{.*?\})'", README)[1] in printed
+
+
+@pytest.mark.parametrize("command", [["ruff", "--version"], ["cogapp", "--check", "README.md"]])
+def test_the_checks_run_here(command):
+    ended = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_every_linked_file_is_there():
+    links = re.findall(r"\]\(([^):#]+)\)", README)
+
+    assert [link for link in links if not (ROOT / link).exists()] == []
