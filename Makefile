@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := serve
 
 serve: $(READY)
-	@exec $(BIN)/interlock serve $(ARGS)
+	@exec $(BIN)/python -m handlers.cli serve $(ARGS)
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --cov=machines --cov-branch --cov-report= --cov-fail-under=100
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -39,7 +39,8 @@ clean:
 
 # pip from outside installs into the environment, so that Debian's python3 without ensurepip will do
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interlock needs Python 3.11 or newer; try make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interlock needs Python 3.11 or newer; try make serve PYTHON=python3.12")'
+	@echo "Setting up $(VENV); this takes a minute or two, once."
 	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV)
 	@test -x $(BIN)/pip || $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --constraint constraints.txt --upgrade pip

@@ -19,7 +19,7 @@ INKS = {
     "progress": Ink("#ddf4ff", "#0969da", "#0a3069", "goes on"),
     "done": Ink("#dafbe1", "#1a7f37", "#0b4a1e", "done"),
     "refused": Ink("#fff1e0", "#bc4c00", "#7a2f00", "refused: an HTTP error"),
-    "failed": Ink("#ffebe9", "#cf222e", "#82071e", "failed after the first frame"),
+    "failed": Ink("#ffebe9", "#cf222e", "#82071e", "failed"),
     "abandoned": Ink("#eaeef2", "#57606a", "#32383f", "abandoned: the client left"),
 }
 PAPER, PENCIL = "#ffffff", "#1f2328"

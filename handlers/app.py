@@ -18,11 +18,13 @@ from handlers.responses import Responses
 from handlers.services import Services
 from handlers.steps import start
 from handlers.watch import KEY, DisconnectWatch
+from machines.driver import interrupt
+from machines.exchange import EXCHANGE
 
 log = logging.getLogger("interlock.app")
 
 
-def create_app(services: Services) -> DisconnectWatch:
+def create_app(services: Services) -> "Application":
     """Build the ASGI app over services that were made elsewhere; it starts and closes them with its lifespan."""
     app = falcon.asgi.App(middleware=[Lifespan(services)])
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = JSONHandler(
@@ -37,7 +39,24 @@ def create_app(services: Services) -> DisconnectWatch:
     app.add_error_handler(falcon.HTTPRouteNotFound, unrouted.unknown)
     app.add_error_handler(falcon.HTTPMethodNotAllowed, unrouted.wrong_method)
     app.add_error_handler(Exception, unrouted.crashed)
-    return DisconnectWatch(app)
+    return Application(app, services)
+
+
+class Application(DisconnectWatch):
+    """The app as its server sees it."""
+
+    def __init__(self, app: Any, services: Services) -> None:
+        super().__init__(app)
+        self._services = services
+
+    def begin_drain(self, seconds: float) -> None:
+        """Take no new requests; those under way that have not ended in `seconds` are ended, each with its row."""
+        self._services.is_stopping = True
+        asyncio.get_running_loop().call_later(seconds, self._stop)
+
+    def _stop(self) -> None:
+        for exchange in list(self._services.exchanges):
+            interrupt(EXCHANGE, exchange, "server_stopping")
 
 
 class Lifespan:
@@ -47,12 +66,17 @@ class Lifespan:
         self._services = services
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:
-        for binding in self._services.models.values():
-            task = asyncio.create_task(self._load(binding), name=f"load {binding.name}")
-            self._services.running.add(task)
-            task.add_done_callback(self._services.running.discard)
+        task = asyncio.create_task(self._load(), name="load")
+        self._services.running.add(task)
+        task.add_done_callback(self._services.running.discard)
 
-    async def _load(self, binding: Binding) -> None:
+    async def _load(self) -> None:
+        bindings = self._services.models.values()
+        await asyncio.gather(*map(self._load_one, bindings))
+        if all(binding.readiness == "broken" for binding in bindings):
+            self._services.give_up()
+
+    async def _load_one(self, binding: Binding) -> None:
         await binding.load()
         if binding.readiness == "ready":
             self._services.announce(binding.name)

@@ -11,11 +11,9 @@ if advice := load_fast_blas():
 
 from engine.errors import EngineError  # noqa: E402 - mlx is imported below, after a fast BLAS
 from handlers.app import create_app  # noqa: E402
-from handlers.serving import to_services  # noqa: E402
+from handlers.serving import BOOT_ERROR, to_services  # noqa: E402
 from handlers.settings import SettingsError, from_env  # noqa: E402
 from storage.errors import StoreError  # noqa: E402
-
-BOOT_ERROR = 4  # gunicorn's code for a worker that must not be started again
 
 try:
     app = create_app(to_services(from_env()))

@@ -24,15 +24,20 @@ class ModelList:
 
 
 class Health:
-    """GET /health: `ok` with 200, or 503 with `loading` or `error`, and how each model is."""
+    """GET /health: `ok`, `loading`, `degraded` or `error`, and how each model is; 503 while none is ready."""
 
     def __init__(self, services: Services) -> None:
         self._models = services.models
 
     async def on_get(self, _: Request, resp: Response) -> None:
         models = {name: binding.readiness for name, binding in self._models.items()}
-        status = "error" if "broken" in models.values() else "loading" if "loading" in models.values() else "ok"
-        if status != "ok":
+        states = set(models.values())
+        status = "ok" if states <= {"ready"} else "degraded" if "ready" in states else "error"
+        if "loading" in states:
+            status = "loading"
+        if "ready" not in states:
             resp.status = HTTPStatus.SERVICE_UNAVAILABLE
             resp.set_header("Retry-After", "2")
         resp.media = {"status": status, "models": models}
+
+    on_head = on_get

@@ -21,14 +21,18 @@ def cli() -> None:
 @click.option("--model", "models", multiple=True, metavar="NAME=PATH_OR_HUB_ID",
               help="Serve this model under this name; repeat for more. Default: the starter model.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), help="Port on 127.0.0.1 (default 8080; 0 picks a free one).")
-@click.option("--db", metavar="PATH", help="Database of past responses; ':memory:' forgets them at exit.")
+@click.option(
+    "--db",
+    metavar="PATH",
+    help="Database of past responses; default: in your data folder. ':memory:' forgets.",
+)
 @click.option("--no-store", is_flag=True, help="Keep no responses, not even in memory.")
 def serve(models: tuple[str, ...], port: int | None, db: str | None, no_store: bool) -> None:  # noqa: FBT001 - click
     """Serve models until interrupted."""
     if db is not None and no_store:
         raise click.UsageError("--db and --no-store exclude each other.")  # noqa: EM101, TRY003 - a usage line
     options = {
-        "INTERLOCK_MODELS": ",".join(f"{name}={source}" for name, source in _checked(models).items()),
+        "INTERLOCK_MODELS": "".join(f"{name}={source}\n" for name, source in _checked(models).items()),
         "INTERLOCK_PORT": "" if port is None else str(port),
         "INTERLOCK_DB": "none" if no_store else db or "",
     }
@@ -47,10 +51,12 @@ def prepare() -> None:
     load_fast_blas()
     from engine.errors import EngineError  # noqa: PLC0415
     from handlers.serving import prepare as check  # noqa: PLC0415
-    from storage.errors import StoreError  # noqa: PLC0415
+    from storage.errors import LockedDatabaseError, StoreError  # noqa: PLC0415
 
     try:
         check(from_env())
+    except LockedDatabaseError as error:
+        _exit(f"{error} (--db PATH chooses another file, --no-store keeps none.)")
     except (EngineError, SettingsError, StoreError) as error:
         _exit(error)
 
@@ -62,7 +68,7 @@ def _checked(models: tuple[str, ...]) -> dict[str, str]:
         _exit(error)
 
 
-def _exit(error: Exception) -> NoReturn:
+def _exit(error: Exception | str) -> NoReturn:
     click.echo(f"interlock: {error}", err=True)
     sys.exit(FAULT)
 

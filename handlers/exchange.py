@@ -8,6 +8,7 @@ from transitions import EventData
 
 from engine.pieces import Decoding, Finish
 from handlers.body import Body
+from handlers.mapping.to_messages import Message
 from handlers.mapping.to_response import Head
 from handlers.models import Binding
 from handlers.outbox import Outbox
@@ -17,11 +18,12 @@ from handlers.wire.events import Event
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import Response
 from machines.driver import Driven, interrupt
-from machines.exchange import EXCHANGE, FAILURES, REFUSALS
+from machines.exchange import EXCHANGE, FAILURES, REFUSALS, State
 from machines.table import Refusal
 from storage.rows import ResponseRow
 
 log = logging.getLogger("interlock.exchange")
+NAMED = ("model", "response_id", "previous_response_id", "param")  # facts that the log line gives
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
@@ -45,17 +47,16 @@ class Exchange(Driven):
     response: Response
 
     def __init__(self, services: Services, incoming: Incoming) -> None:
-        super().__init__(EXCHANGE)
+        super().__init__(EXCHANGE, services.new_id("ex"))
         self.services = services
         self.incoming = incoming
-        self.id = services.new_id("ex")
         self.facts: dict[str, Any] = {
             "exchange": self.id, "method": incoming.method, "path": incoming.path, **incoming.facts,
         }  # fmt: skip
         self.outbox = Outbox()
         self.output = Output(services.new_id)
         self.chain: list[ResponseRow] = []
-        self.history: list[dict[str, Any]] = []
+        self.history: list[Message] = []
         self.finish: Finish | None = None
         self.decoding: Decoding | None = None
         self._reserved: str | None = None
@@ -104,11 +105,11 @@ class Exchange(Driven):
             self.services.pending.release(self._reserved)
 
     def report(self) -> None:
-        """Log how the exchange went: one line, its path with the milliseconds spent in each state, no content."""
-        path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}" for move in self.trace)
-        row = REFUSALS.get(self.event)
-        status = f" {row.status.value}" if row else ""
+        """Log how the exchange went: one line, with the milliseconds in each state and what ended it; no content."""
+        path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}:{move.event}" for move in self.trace)
+        refused = f" {REFUSALS[self.event].status.value}" if self.state is State.REFUSED else ""
+        known = "".join(f" {name}={self.facts[name]!r}" for name in NAMED if name in self.facts)
         log.info(
-            "%s %s %s: %s by %s%s [%s]", self.id, self.incoming.method, self.incoming.path,
-            self.state.value, self.event, status, path,
+            "%s %s %r%s: %s by %s%s [%s]", self.id, self.incoming.method, self.incoming.path, known,
+            self.state.value, self.event, refused, path,
         )  # fmt: skip

@@ -3,18 +3,27 @@
 import ipaddress
 import logging
 import os
+import signal
+import socket
 import subprocess
 import sys
 from typing import Any
+
+from handlers.settings import SettingsError, from_env
 
 wsgi_app = "handlers.asgi:app"
 worker_class = "asgi"
 workers = 1
 asgi_lifespan = "on"
-bind = f"127.0.0.1:{os.environ.get('INTERLOCK_PORT') or 8080}"
+try:
+    bind = f"127.0.0.1:{from_env().port}"
+except SettingsError as error:
+    sys.exit(f"interlock: {error}")
 # a client that leaves is noticed at once by handlers.watch; this is the net below it
 asgi_disconnect_grace_period = 1
 graceful_timeout = 10
+DRAIN_SECONDS = 7  # leaves the rest of graceful_timeout for the last words and the writes
+LAST_WORDS_SECONDS = 0.5
 keepalive = 75
 control_socket_disable = True
 
@@ -24,7 +33,7 @@ def on_starting(server: Any) -> None:
 
     MLX and DuckDB start threads, which must not be there when the worker is forked.
     """
-    if fault := _fault(server.cfg):
+    if fault := _fault(server.cfg) or _taken(server.cfg):
         sys.exit(f"interlock: {fault}")
     checked = subprocess.run([sys.executable, "-m", "handlers.cli", "prepare"], check=False)
     if checked.returncode:
@@ -45,6 +54,37 @@ def post_fork(server: Any, _worker: Any) -> None:
     address = server.LISTENERS[0].getsockname()
     if isinstance(address, tuple):
         os.environ["INTERLOCK_PORT"] = str(address[1])
+
+
+def post_worker_init(worker: Any) -> None:
+    """End open streams with their own terminal event when the server stops: late on SIGTERM, at once on Ctrl-C."""
+
+    def terminate() -> None:
+        worker.asgi.begin_drain(DRAIN_SECONDS)
+        worker.handle_exit_signal()
+
+    def interrupt() -> None:
+        worker.asgi.begin_drain(0)
+        worker.loop.call_later(LAST_WORDS_SECONDS, worker.handle_quit_signal)
+
+    worker.loop.add_signal_handler(signal.SIGTERM, terminate)
+    worker.loop.add_signal_handler(signal.SIGINT, interrupt)
+    worker.loop.add_signal_handler(signal.SIGQUIT, interrupt)
+
+
+def _taken(cfg: Any) -> str | None:
+    for address in cfg.address:
+        if isinstance(address, tuple) and address[1]:
+            with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(address)
+                except OSError:
+                    return (
+                        f"{address[0]}:{address[1]} cannot be used; stop the server that has it, or choose another "
+                        "port with --port or INTERLOCK_PORT."
+                    )
+    return None
 
 
 def _fault(cfg: Any) -> str | None:

@@ -11,7 +11,7 @@ from handlers.exchange import Exchange
 from handlers.watch import Client
 from handlers.wire.events import Failed, Terminal
 from handlers.wire.sse import DONE, to_frame
-from machines.exchange import State
+from machines.exchange import REFUSALS, State
 
 CLIENT_GONE = 499  # nginx's code for it; nobody is there to read this
 
@@ -24,7 +24,7 @@ async def answer(exchange: Exchange, client: Client, resp: Response) -> None:
     if exchange.state is State.REFUSED:
         refuse(exchange, resp)
     elif exchange.state is State.ABANDONED:
-        resp.status = CLIENT_GONE
+        _end_early(exchange, resp)
     else:
         resp.set_header("X-Session-Cache", "cold_replay" if exchange.chain else "fresh")
         await (_stream if exchange.wants_stream else _whole)(exchange, client, resp)
@@ -52,14 +52,11 @@ async def _stream(exchange: Exchange, client: Client, resp: Response) -> None:
 
 
 async def _frames(exchange: Exchange, client: Client) -> AsyncIterator[bytes]:
-    try:
-        async for number, event in exchange.outbox:
-            yield to_frame(event, number)
-            if isinstance(event, Terminal):
-                _delivered(exchange, client)
-                yield DONE
-    finally:
-        exchange.leave()
+    async for number, event in exchange.outbox:
+        yield to_frame(event, number)
+        if isinstance(event, Terminal):
+            _delivered(exchange, client)
+            yield DONE
 
 
 async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
@@ -67,7 +64,7 @@ async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
         if isinstance(event, Terminal):
             break
     else:
-        resp.status = CLIENT_GONE
+        _end_early(exchange, resp)
         return
     media: Any = event.response
     if isinstance(event, Failed) and event.response.error is not None:
@@ -79,12 +76,18 @@ async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
     resp.set_stream(_once(exchange, client, body), len(body))
 
 
+def _end_early(exchange: Exchange, resp: Response) -> None:
+    if exchange.state is State.ABANDONED:
+        resp.status = CLIENT_GONE
+        return
+    row = REFUSALS["crashed"]
+    resp.status = row.status
+    resp.media = to_error(row.type, row.code, row.param, row.message.format(**exchange.facts))
+
+
 async def _once(exchange: Exchange, client: Client, body: bytes) -> AsyncIterator[bytes]:
-    try:
-        yield body
-        _delivered(exchange, client)
-    finally:
-        exchange.leave()
+    yield body
+    _delivered(exchange, client)
 
 
 def _delivered(exchange: Exchange, client: Client) -> None:

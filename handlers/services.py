@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from handlers.models import Binding
 from handlers.settings import Settings
+from machines.driver import Driven
 from storage.pending import PendingWrites
 from storage.store import Store
 
@@ -19,14 +20,21 @@ def new_id(prefix: str) -> str:
 
 
 class Services(Struct, kw_only=True):
-    """`boot_id` tells server processes apart; `clock` gives Unix seconds; `announce` hears of models that are ready."""
+    """What is shared by all requests of one server process.
+
+    `boot_id` tells processes apart; `clock` gives Unix seconds; `announce` hears of each model that is ready, `give_up`
+    that none could be loaded.
+    """
 
     settings: Settings
     models: dict[str, Binding]
     store: Store | None
     pending: PendingWrites = field(default_factory=PendingWrites)
     running: set[asyncio.Task[None]] = field(default_factory=set)
+    exchanges: set[Driven] = field(default_factory=set)
     boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     clock: Callable[[], float] = time.time
     new_id: Callable[[str], str] = new_id
     announce: Callable[[str], None] = lambda _: None
+    give_up: Callable[[], None] = lambda: None
+    is_stopping: bool = False

@@ -1,5 +1,7 @@
 """What a server needs before its first request: the models' engines, the store, and words for its operator."""
 
+import logging
+import os
 import sys
 import time
 
@@ -10,6 +12,9 @@ from handlers.services import Services
 from handlers.settings import MEMORY, Settings
 from storage.store import open_store
 
+log = logging.getLogger("interlock")
+
+BOOT_ERROR = 4  # gunicorn's code for a worker that must not be started again
 PATIENCE = 20.0  # seconds: a worker being replaced needs a moment to let go of the database
 READY = """
 Interlock serves {name} on http://{host}:{port}
@@ -33,6 +38,7 @@ def to_services(settings: Settings) -> Services:
     """Make the services of one server process. Raises StoreError, LoadError; models load later."""
     sources = settings.models or {NAME: str(ensure_starter())}
     store = None if settings.db is None else open_store(settings.db, patience=PATIENCE)
+    log.info("responses are kept %s", f"in {settings.db}" if settings.db else "nowhere")
     now = int(time.time())
     return Services(
         settings=settings,
@@ -42,7 +48,15 @@ def to_services(settings: Settings) -> Services:
         },
         store=store,
         announce=lambda name: announce(settings, name),
+        give_up=give_up,
     )
+
+
+def give_up() -> None:
+    """Stop the server, for none of its models could be loaded."""
+    log.error("no model could be loaded, so the server stops; correct --model and start it again")
+    logging.shutdown()
+    os._exit(BOOT_ERROR)
 
 
 def announce(settings: Settings, name: str) -> None:

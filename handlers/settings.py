@@ -36,7 +36,7 @@ def from_env(env: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings. Raises SettingsError."""
     db = env.get("INTERLOCK_DB") or default_db()
     return Settings(
-        models=to_models(env.get("INTERLOCK_MODELS", "").split(",")),
+        models=to_models(_split(env.get("INTERLOCK_MODELS", ""))),
         db=None if db == "none" else db,
         port=_integer(env, "INTERLOCK_PORT", 8080, range(65536)),
         max_body_bytes=_integer(env, "INTERLOCK_MAX_BODY_BYTES", 10 * 1024 * 1024),
@@ -52,13 +52,18 @@ def to_models(named: list[str]) -> dict[str, str]:
     for pair in filter(None, (text.strip() for text in named)):
         name, separator, source = (part.strip() for part in pair.partition("="))
         if not (separator and name and source):
-            msg = f"--model takes NAME=PATH_OR_HUB_ID, not {pair!r}."
+            msg = f"A model is given as NAME=PATH_OR_HUB_ID, not {pair!r}."
             raise SettingsError(msg)
         if name in models:
-            msg = f"--model names {name!r} twice; give each model its own name."
+            msg = f"Two models are named {name!r}; give each its own name."
             raise SettingsError(msg)
         models[name] = str(Path(source).expanduser()) if source.startswith("~") else source
     return models
+
+
+def _split(models: str) -> list[str]:
+    """Split at commas, or, if there are several lines, at those: paths may have commas in them."""
+    return models.split("\n" if "\n" in models else ",")
 
 
 def _integer(env: Mapping[str, str], name: str, default: int, allowed: range = range(1, 2**53)) -> int:

@@ -18,17 +18,17 @@ class Client:
     def __init__(self, listen: Callable[[], None]) -> None:
         self.is_gone = False
         self.listen = listen
-        self._on_gone: Callable[[], None] | None = None
+        self._on_gone: list[Callable[[], None]] = []
 
     def on_gone(self, callback: Callable[[], None]) -> None:
-        self._on_gone = callback
+        self._on_gone.append(callback)
         if self.is_gone:
             callback()
 
     def left(self) -> None:
         self.is_gone = True
-        if self._on_gone is not None:
-            self._on_gone()
+        for callback in self._on_gone:
+            callback()
 
 
 class DisconnectWatch:
@@ -72,6 +72,8 @@ class _Watched:
             self._pump = asyncio.create_task(self._wait())
 
     def close(self) -> None:
+        """Take note that the response is over, however it ended: nobody reads any more."""
+        self.client.left()
         if self._pump is not None:
             self._pump.cancel()
 

@@ -27,9 +27,10 @@ class Move(NamedTuple):
 
 
 class Driven:
-    """What a driven object carries: its state, the event that led there, and its trace."""
+    """What a driven object carries: its id for the log, its state, the event that led there, and its trace."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, id: str = "") -> None:  # noqa: A002 - it is what the log calls it
+        self.id = id
         self.state = table.initial
         self.event = ""
         self.trace: list[Move] = []
@@ -65,7 +66,7 @@ async def drive(
     steps: Mapping[Any, Step],
     event_for: Mapping[type[Exception], str],
 ) -> None:
-    """Run steps until a final state. An exception `event_for` does not name is `crashed`, logged here once.
+    """Run steps until a final state. An exception `event_for` does not name is a crash, logged here once.
 
     An interruption wins over what the step returned, for a step may learn of it itself, as one that reads does.
     """
@@ -75,8 +76,8 @@ async def drive(
         try:
             fire(machine, driven, _interruption(table, driven) or event)
         except MachineError:
-            log.exception("no row lets %r leave %r", event, driven.state.value)
-            fire(machine, driven, "crashed")
+            log.exception("%s: no row lets %r leave %r", driven.id, event, driven.state.value)
+            fire(machine, driven, table.crashed)
 
 
 def _interruption(table: Table, driven: Driven) -> str | None:
@@ -90,13 +91,13 @@ async def _happened(table: Table, driven: Driven, step: Step, event_for: Mapping
     except asyncio.CancelledError:
         if driven.task is not None:
             driven.task.uncancel()
-        if ("client_gone", driven.state) in table.edges:
-            return "client_gone"
-        log.warning("cancelled from outside while %s", driven.state.value)
-        return "crashed"
+        if (table.cancelled, driven.state) in table.edges:
+            return table.cancelled
+        log.warning("%s: cancelled from outside while %s", driven.id, driven.state.value)
+        return table.crashed
     except tuple(event_for) as error:
-        log.warning("%s: %s", driven.state.value, error, exc_info=error.__cause__)
+        log.warning("%s: %s: %s", driven.id, driven.state.value, error, exc_info=error.__cause__)
         return next(event_for[kind] for kind in type(error).__mro__ if kind in event_for)
     except Exception:
-        log.exception("crashed while %s", driven.state.value)
-        return "crashed"
+        log.exception("%s: crashed while %s", driven.id, driven.state.value)
+        return table.crashed

@@ -35,9 +35,9 @@ class State(Enum):
 FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED, State.ABANDONED})
 UNSEEN = (State.ROUTING, State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING,
           State.QUEUED)  # fmt: skip
-# BINDING never waits, and a row that cannot be written any more is kept
-LEAVABLE = (State.ROUTING, State.VALIDATING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED,
-            State.DISPATCHING, State.EMITTING, State.FAILING)  # fmt: skip
+# BINDING never waits; after the terminal event left, a client that leaves changes nothing
+LEAVABLE = tuple(state for state in State if state not in {*FINAL, State.BINDING, State.PERSISTING})
+WAITING = (State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED)
 
 IRE = "invalid_request_error"
 MISSING = "missing_required_parameter"
@@ -62,12 +62,13 @@ MOVES = [
     ["row_lost",            State.PERSISTING,       State.FAILED],
     ["failure_sent",        State.FAILING,          State.FAILED],
     ["client_gone",         list(LEAVABLE),         State.ABANDONED],
-    ["crashed",             [State.EMITTING, State.FAILING, State.PERSISTING], State.FAILED],
+    ["crashed",             [State.FAILING, State.PERSISTING], State.FAILED],
 ]
 
 REFUSALS = {
     "route_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
-                                  "There is no {method} {path}."),
+                                  "There is no {method} {path}; this server has POST /v1/responses, GET /v1/models and "
+                                  "GET /health."),
     "method_not_allowed": Refusal((State.ROUTING,), HTTPStatus(405), IRE, None, None,
                                   "Method not allowed: {path} takes {allowed}."),
     "request_malformed":  Refusal((State.ROUTING,), HTTPStatus(400), IRE, None, None,
@@ -89,7 +90,7 @@ REFUSALS = {
     "retention_invalid":  Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "invalid_value",
                                   "metadata.retention_seconds",
                                   "metadata.retention_seconds must be an integer in [60, 7776000]"),
-    "field_invalid":      Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "invalid_value", "{param}",
+    "field_invalid":      Refusal((State.VALIDATING, State.PREPARING), HTTPStatus(400), IRE, "invalid_value", "{param}",
                                   "Invalid value for `{param}`: {reason}."),
     "field_unsupported":  Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "unsupported_parameter", "{param}",
                                   "`{param}` is not supported: {reason}."),
@@ -97,9 +98,10 @@ REFUSALS = {
                                   "Model {model!r} is not loaded; the models are: {models}."),
     "model_loading":      Refusal((State.BINDING,), HTTPStatus(503), "server_error", "model_loading", "model",
                                   "Model {model!r} is still loading; retry in {retry_after} s.", retry_after=2),
-    "model_broken":       Refusal((State.BINDING,), HTTPStatus(503), "server_error", "model_unavailable", "model",
-                                  "Model {model!r} is not running; retry later, or ask the operator to look at "
-                                  "the server's log.", retry_after=10),
+    "model_broken":       Refusal((State.BINDING, State.PREPARING), HTTPStatus(503), "server_error",
+                                  "model_unavailable", "model",
+                                  "Model {model!r} is not running until the server is started again; its log says why.",
+                                  retry_after=10),
     "store_absent":       Refusal((State.RESOLVING,), HTTPStatus(400), IRE, None, "previous_response_id",
                                   "previous_response_id needs a response store, and this server keeps none."),
     "chain_unknown":      Refusal((State.RESOLVING,), HTTPStatus(404), "not_found_error",
@@ -120,8 +122,6 @@ REFUSALS = {
                                   "previous_response_id",
                                   "The write of {previous_response_id!r} did not settle within {waited_ms} ms; retry "
                                   "with the same id.", retry_after=1),
-    "input_unmappable":   Refusal((State.PREPARING,), HTTPStatus(400), IRE, "invalid_value", "{param}",
-                                  "Invalid value for `{param}`: {reason}."),
     "template_refused":   Refusal((State.PREPARING,), HTTPStatus(400), IRE, "invalid_prompt", "input",
                                   "The chat template of model {model!r} does not accept this conversation: {reason}."),
     "prompt_too_long":    Refusal((State.PREPARING,), HTTPStatus(400), IRE, "context_length_exceeded", "input",
@@ -130,6 +130,8 @@ REFUSALS = {
     "queue_full":         Refusal((State.QUEUED,), HTTPStatus(429), "rate_limit_error", "queue_full", None,
                                   "{waiting} requests are waiting for model {model!r} (limit {limit}); try again in "
                                   "{retry_after}s.", retry_after=1),
+    "server_stopping":    Refusal(WAITING, HTTPStatus(503), "server_error", "server_stopping", None,
+                                  "The server is stopping; retry in {retry_after} s.", retry_after=5),
     "crashed":            Refusal(UNSEEN, HTTPStatus(500), "server_error", "server_error", None,
                                   "The server failed on this request; its log names exchange {exchange}."),
 }
@@ -137,7 +139,8 @@ REFUSALS = {
 FAILURES = {
     "decode_failed":      Failure((State.DISPATCHING,), "server_error",
                                   "The model failed while decoding; the server's log names exchange {exchange}."),
-    "crashed":            Failure((State.DISPATCHING,), "server_error",
+    "server_stopping":    Failure((State.DISPATCHING,), "server_error", "The server is stopping; retry."),
+    "crashed":            Failure((State.DISPATCHING, State.EMITTING), "server_error",
                                   "The server failed on this request; its log names exchange {exchange}."),
 }
 

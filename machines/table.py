@@ -32,7 +32,10 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One machine as data. `moves` are rows of (event, source or sources, target); a None target stays put."""
+    """One machine as data. `moves` are rows of (event, source or sources, target).
+
+    `cancelled` and `crashed` name the events of a task cancelled from outside and of a step that broke.
+    """
 
     name: str
     states: type[Enum]
@@ -40,6 +43,8 @@ class Table:
     final: frozenset[Enum]
     moves: Sequence[list[Any]]
     holds: Mapping[Enum, Mapping[str, str | list[str]]]
+    cancelled: str = "client_gone"
+    crashed: str = "crashed"
 
     @cached_property
     def edges(self) -> frozenset[tuple[str, Enum]]:

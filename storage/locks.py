@@ -1,6 +1,7 @@
 """Who has a database file open: other processes by their file lock, this one by its claims."""
 
 import fcntl
+import re
 import struct
 import sys
 import threading
@@ -40,3 +41,13 @@ def unclaim(file: Path) -> None:
     """Let another store of this process open the file."""
     with _claiming:
         _claims.discard(file)
+
+
+def parent_of(pid: int) -> int | None:
+    """Find the process that started another, where Linux tells; a server's worker is no use to stop by itself."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^PPid:\s+(\d+)$", status, re.MULTILINE)
+    return int(found[1]) if found and found[1] not in ("0", "1") else None

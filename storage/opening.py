@@ -192,7 +192,9 @@ def _our_storage_version() -> int:
 
 def _locked(file: Path, holder: int) -> LockedDatabaseError:
     by = f"process {holder}" if holder else "another process"
-    return LockedDatabaseError(f"{file} is in use by {by}; stop that or give another path.")
+    if holder and (parent := locks.parent_of(holder)):
+        by += f", a child of process {parent}"
+    return LockedDatabaseError(f"{file} is in use by {by}; stop that server or give another path.")
 
 
 def _damaged(file: Path) -> DamagedDatabaseError:

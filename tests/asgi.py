@@ -90,10 +90,10 @@ class Client:
     """Makes requests of one app."""
 
     def __init__(self, app: Any) -> None:
-        self._app = app
+        self.app = app
 
     def call(self, method: str, path: str, body: bytes = b"", **headers: str) -> Call:
-        return Call(self._app, method, path, body, headers)
+        return Call(self.app, method, path, body, headers)
 
     async def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Call:
         return await self.call(method, path, body, **headers).reply()

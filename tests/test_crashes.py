@@ -79,25 +79,29 @@ async def test_while_it_decodes(client, engine):
     assert events[-1]["response"]["error"]["code"] == "server_error"
 
 
-async def test_while_the_terminal_event_is_made_the_stream_ends_without_one(client, services, engine, ended):
+@pytest.mark.parametrize("stream", [False, True])
+async def test_while_the_terminal_event_is_made_it_is_a_failure(client, services, engine, ended, stream):
     engine.script = say("The")
     times = iter([NOW])
     services.clock = lambda: next(times)
 
-    reply = await client.post(input="Hello", stream=True)
+    reply = await client.post(input="Hello", stream=stream)
 
-    assert "response.completed" not in reply.text
-    assert (ended[-1].state, ended[-1].trace[-1].source) == (State.FAILED, State.EMITTING)
+    failed = to_events(reply.text)[-1]["response"] if stream else reply.json
+    assert failed["error"]["code"] == "server_error"
+    assert [move.source for move in ended[-1].trace][-2:] == [State.EMITTING, State.FAILING]
     assert not services.pending.is_pending(ended[-1].head.id)
 
 
-async def test_while_the_failure_is_sent(client, engine, ended, monkeypatch):
+@pytest.mark.parametrize("stream", [False, True])
+async def test_while_the_failure_is_sent(client, engine, ended, monkeypatch, stream):
     engine.script = [DecodeError("broken")]
     monkeypatch.setattr("handlers.outbox.Outbox.deliver", breaking(ZeroDivisionError()))
 
-    await client.post(input="Hello", stream=True)
+    reply = await client.post(input="Hello", stream=stream)
 
     assert (ended[-1].state, ended[-1].trace[-1].source) == (State.FAILED, State.FAILING)
+    assert stream or (reply.status_code, reply.json["error"]["code"]) == (500, "server_error")
 
 
 @pytest.mark.parametrize(("error", "event"), [(ZeroDivisionError(), "crashed"), (WriteError("disk full"), "row_lost")])

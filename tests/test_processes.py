@@ -74,8 +74,8 @@ def test_a_database_that_another_server_holds_ends_the_start(db):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("serve", "--model", "nameless"), "--model takes NAME=PATH_OR_HUB_ID"),
-        (("serve", "--model", "a=b", "--model", "a=c"), "names 'a' twice"),
+        (("serve", "--model", "nameless"), "A model is given as NAME=PATH_OR_HUB_ID"),
+        (("serve", "--model", "a=b", "--model", "a=c"), "Two models are named 'a'"),
         (("serve", "--db", "x", "--no-store"), "--db and --no-store exclude each other"),
         (("serve", "--port", "many"), "'many' is not a valid integer"),
         (("serve", "--port", "0", "--no-store", "--model", "a=/nowhere/at/all"), "'/nowhere/at/all' does not exist"),

@@ -153,10 +153,6 @@ async def _write_unsettled(world):
     return await world.post(**STRAY)
 
 
-async def _input_unmappable(world):
-    return await world.post(input=[{"role": "user", "content": "Hello"}, {"role": "narrator", "content": "Once"}])
-
-
 async def _template_refused(world):
     async def refuse(_: Any) -> None:
         raise TemplateError("Conversation roles must alternate")
@@ -179,6 +175,11 @@ async def _queue_full(world):
     for waiter in waiters:
         waiter.cancel()
     return reply
+
+
+async def _server_stopping(world):
+    world.services.is_stopping = True
+    return await world.post(input="Hello")
 
 
 async def _crashed(world):

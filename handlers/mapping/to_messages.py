@@ -9,7 +9,10 @@ from handlers.mapping.to_struct import FieldError, join, shown, to_struct
 from handlers.wire.items import InputCall, InputCallOutput, InputMessage, InputReasoning, Parts
 
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
-TEXT_FIELD = {"input_text": "text", "output_text": "text", "summary_text": "text", "refusal": "refusal"}
+TEXT_FIELD = {
+    **dict.fromkeys(("input_text", "output_text", "summary_text", "reasoning_text"), "text"),
+    "refusal": "refusal",
+}
 
 
 class Message(Struct):
@@ -77,7 +80,8 @@ def _fold_message(messages: list[Message], item: dict[str, Any], path: str) -> N
 
 def _fold_reasoning(messages: list[Message], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputReasoning, path)
-    _turn(messages).reasoning += _to_text(given.summary, join(path, "summary"))
+    field = "summary" if given.summary else "content"
+    _turn(messages).reasoning += _to_text(getattr(given, field), join(path, field))
 
 
 def _fold_call(messages: list[Message], item: dict[str, Any], path: str) -> None:

@@ -14,21 +14,21 @@ ECHOED = ("temperature", "top_p", "max_output_tokens", "tools", "reasoning", "me
 class Origin(Struct, frozen=True, rename="camel"):
     """Which model object in which server process made a response."""
 
-    model_instance_id: int
-    server_boot_id: str
+    model_instance_id: float
+    server_boot_id: str | None = None
 
 
 def to_row(
-    response: Response, items: list[dict[str, Any]], chain: list[ResponseRow], origin: Origin, retention: int
+    response: Response, items: list[dict[str, Any]], chain: list[ResponseRow], origin: Origin, expires_at: int
 ) -> ResponseRow:
-    """Make the row of a response that has just ended; `retention` is in seconds."""
+    """Make the row of a response that has just ended."""
     config = {name: getattr(response, name) for name in ECHOED} | msgspec.to_builtins(origin)
     return ResponseRow(
         id=response.id,
         previous_response_id=response.previous_response_id,
         ancestors=tuple(row.id for row in chain),
         created_at=response.created_at,
-        expires_at=response.created_at + retention,
+        expires_at=expires_at,
         model=response.model,
         status=response.status,
         instructions=response.instructions,

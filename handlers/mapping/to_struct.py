@@ -9,7 +9,7 @@ T = TypeVar("T")
 LONGEST = 80  # characters of a client's value that a message repeats
 
 # msgspec says where only in its text: "Expected `str`, got `int` - at `$.input[0].role`"
-FAULT = re.compile(r"(?P<reason>.*?)(?: - at (?:key in )?`\$(?P<path>.*)`)?", re.DOTALL)
+FAULT = re.compile(r"(?P<reason>.*?)(?: - at (?:key in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 ABSENT = re.compile(r"Object missing required field `(?P<field>.*)`")
 
 

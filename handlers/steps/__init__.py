@@ -2,7 +2,7 @@
 
 import asyncio
 
-from engine.errors import EngineError
+from engine.errors import DecodeError
 from handlers.exchange import Exchange
 from handlers.steps.admit import admit
 from handlers.steps.bind import bind
@@ -30,7 +30,7 @@ STEPS = {
     State.FAILING: emit_failure,
     State.PERSISTING: persist,
 }
-EVENT_FOR = {EngineError: "decode_failed", ReadError: "chain_unreadable", WriteError: "row_lost"}
+EVENT_FOR = {DecodeError: "decode_failed", ReadError: "chain_unreadable", WriteError: "row_lost"}
 
 
 async def run(exchange: Exchange) -> None:
@@ -38,6 +38,7 @@ async def run(exchange: Exchange) -> None:
     try:
         await drive(EXCHANGE, MACHINE, exchange, STEPS, EVENT_FOR)
     finally:
+        exchange.services.exchanges.discard(exchange)
         exchange.outbox.close()
         exchange.report()
 
@@ -45,6 +46,7 @@ async def run(exchange: Exchange) -> None:
 def start(exchange: Exchange) -> None:
     """Run an exchange as its own task, so that its reader may come and go."""
     running = exchange.services.running
+    exchange.services.exchanges.add(exchange)
     task = asyncio.create_task(run(exchange), name=exchange.id)
     running.add(task)
     task.add_done_callback(running.discard)

@@ -13,6 +13,8 @@ async def bind(exchange: Exchange) -> str:
     binding = services.models.get(request.model or "")
     if binding is None:
         return "model_unknown"
+    if services.is_stopping:
+        return "server_stopping"
     if binding.readiness != "ready":
         return REFUSED[binding.readiness]
     exchange.binding = binding
@@ -23,4 +25,5 @@ async def bind(exchange: Exchange) -> str:
         request=request,
         store=request.store is not False and services.store is not None,
     )
+    exchange.facts["response_id"] = exchange.head.id
     return "model_bound"

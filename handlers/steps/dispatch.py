@@ -1,7 +1,7 @@
 """DISPATCHING: decoding, and every event of the output items."""
 
 from engine.errors import DecodeError
-from engine.pieces import Finish, Text
+from engine.pieces import Decoding, Finish
 from handlers.exchange import Exchange
 from handlers.mapping.to_response import Ending, to_response
 from handlers.mapping.to_sampling import to_sampling
@@ -18,21 +18,18 @@ async def dispatch(exchange: Exchange) -> str:
     engine = exchange.binding.engine
     sampling = to_sampling(exchange.request, engine.context_length - len(exchange.prompt))
     exchange.decoding = engine.decode(exchange.prompt, sampling)
-    exchange.finish = await _follow(exchange)
+    exchange.finish = await _follow(exchange, exchange.decoding)
     closing, event = ENDINGS[exchange.finish.reason]
     for said in exchange.output.end(closing):
         await exchange.say(said)
     return event
 
 
-async def _follow(exchange: Exchange) -> Finish:
-    if exchange.decoding is not None:
-        async for piece in exchange.decoding:
-            match piece:
-                case Text(text):
-                    for said in exchange.output.grow(text):
-                        await exchange.say(said)
-                case Finish():
-                    return piece
+async def _follow(exchange: Exchange, decoding: Decoding) -> Finish:
+    async for piece in decoding:
+        if isinstance(piece, Finish):
+            return piece
+        for said in exchange.output.grow(piece.text):
+            await exchange.say(said)
     msg = "the engine ended without saying why"
     raise DecodeError(msg)

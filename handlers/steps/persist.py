@@ -11,9 +11,13 @@ async def persist(exchange: Exchange) -> str:
         return "row_unwanted"
     asked = exchange.request.metadata
     retention = asked.get("retention_seconds") if isinstance(asked, dict) else None
-    origin = Origin(exchange.binding.instance, services.boot_id)
+    seconds = retention or services.settings.retention_seconds
     row = to_row(
-        exchange.response, exchange.items, exchange.chain, origin, retention or services.settings.retention_seconds
+        exchange.response,
+        exchange.items,
+        exchange.chain,
+        Origin(exchange.binding.instance, services.boot_id),
+        expires_at=int(services.clock()) + seconds,
     )
     await services.store.put(row)
     return "row_written"

@@ -1,10 +1,16 @@
 """RESOLVING and AWAITING_WRITE: the stored responses a request continues."""
 
+import logging
+
 import msgspec
 
 from handlers.exchange import Exchange
+from handlers.mapping.to_messages import to_messages
 from handlers.mapping.to_row import Origin, to_history
+from handlers.mapping.to_struct import FieldError
 from storage.rows import ResponseRow
+
+log = logging.getLogger("interlock.exchange")
 
 
 async def resolve(exchange: Exchange) -> str:
@@ -32,8 +38,9 @@ async def await_write(exchange: Exchange) -> str:
 
 def _read(exchange: Exchange) -> str:
     try:
-        exchange.history = to_history(exchange.chain)
-    except msgspec.MsgspecError:
+        exchange.history = to_messages(to_history(exchange.chain), "history")
+    except (msgspec.MsgspecError, FieldError, KeyError) as error:
+        log.warning("%s: a stored row of %r cannot be read: %s", exchange.id, exchange.chain[-1].id, error)
         return "chain_unreadable"
     last = exchange.chain[-1]
     if exchange.request.instructions is None:
@@ -50,6 +57,7 @@ def _verify(exchange: Exchange, last: ResponseRow) -> str:
         origin = msgspec.convert(config, Origin)
     except msgspec.ValidationError:
         return "identity_absent"
+    # instances are counted anew by every process, so they compare only within one
     same_boot = origin.server_boot_id == exchange.services.boot_id
     if same_boot and origin.model_instance_id != exchange.binding.instance:
         return "instance_changed"

@@ -1,0 +1,98 @@
+"""A server that stops: what waits is refused, what streams is ended with its own event, nothing is cut."""
+
+import asyncio
+
+import pytest
+
+from engine.pieces import Text
+from engine.scripted import Pause
+from machines.exchange import State
+from tests.doubles import MODEL, say
+from tests.sequences.laws import assert_laws, to_events
+from tests.test_leaving import hold, watch
+
+
+async def drained(client, call) -> None:
+    client.app.begin_drain(0)
+    await call.reply()
+
+
+async def test_a_stream_is_ended_with_response_failed(client, engine, ended):
+    pause = Pause()
+    engine.script = [Text("The"), pause]
+    call = client.start(input="Hello", stream=True)
+    await pause.reached.wait()
+
+    await drained(client, call)
+
+    events = to_events(call.text)
+    assert_laws(events)
+    assert events[-1]["response"]["error"]["message"] == "The server is stopping; retry."
+    assert [move.event for move in ended[-1].trace][-2:] == ["server_stopping", "failure_sent"]
+
+
+async def test_a_request_that_comes_later_is_refused(client, engine):
+    engine.script = say("Hi")
+    client.app.begin_drain(60)
+
+    reply = await client.post(input="Hello")
+
+    assert (reply.status_code, reply.headers["Retry-After"]) == (503, "5")
+
+
+async def test_a_stream_that_ends_in_time_is_left_alone(client, engine):
+    pause = Pause()
+    engine.script = [pause, *say("Hi")]
+    call = client.start(input="Hello", stream=True)
+    await pause.reached.wait()
+
+    client.app.begin_drain(60)
+    pause.resume.set()
+    await call.reply()
+
+    assert to_events(call.text)[-1]["type"] == "response.completed"
+
+
+def reading(_services, _engine, call):
+    call.withhold_body()
+
+
+def resolving(services, _engine, _call):
+    return hold(services.store, "chain")
+
+
+def awaiting(services, _engine, _call):
+    services.pending.reserve("resp_0")
+    return watch(services.pending, "wait")
+
+
+def preparing(_services, engine, _call):
+    return hold(engine, "tokenize")
+
+
+def queued(services, _engine, _call):
+    return hold(services.models[MODEL].slots, "enter")
+
+
+@pytest.mark.parametrize(
+    ("block", "previous", "state"),
+    [
+        (reading, None, State.VALIDATING),
+        (resolving, "resp_0", State.RESOLVING),
+        (awaiting, "resp_0", State.AWAITING_WRITE),
+        (preparing, None, State.PREPARING),
+        (queued, None, State.QUEUED),
+    ],
+)
+async def test_a_request_that_waits_is_refused(client, services, engine, ended, block, previous, state):
+    call = client.start(input="Hello", previous_response_id=previous)
+    blocked = block(services, engine, call)
+    if blocked is not None:
+        await blocked.wait()
+    else:
+        await asyncio.sleep(0)  # the exchange starts
+
+    await drained(client, call)
+
+    assert (call.status_code, call.json["error"]["code"]) == (503, "server_stopping")
+    assert (ended[-1].state, ended[-1].trace[-1].source) == (State.REFUSED, state)
