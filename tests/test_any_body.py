@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from engine.scripted import ScriptedEngine
 from handlers.app import create_app
 from handlers.wire.request import CreateResponse
+from storage.store import open_store
 from tests.asgi import running
 from tests.doubles import MODEL, say, to_services
 
@@ -46,7 +47,8 @@ bodies = st.fixed_dictionaries(
 async def app():
     engine = ScriptedEngine()
     engine.script = say("Yes.")
-    async with running(create_app(to_services(engine, None))) as client:
+    store = open_store(":memory:")
+    async with running(create_app(to_services(engine, store))) as client:
         yield client
 
 
@@ -77,11 +79,48 @@ async def test_a_field_of_the_wrong_type_is_named(app, field):
     """Fields of any type (metadata) pass; the rest are named by path."""
     reply = await app.post(**{"input": "Hello", field: {"not": ["this"]}})
 
-    if field == "metadata":
-        assert reply.status_code == 200
-    elif field not in {"tool_choice", "text", "reasoning"}:
-        assert reply.status_code == 400
+    assert reply.status_code == (200 if field in {"metadata", "text", "reasoning"} else 400)
+    if reply.status_code == 400:
         assert reply.json["error"]["param"] == field
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("field", "value", "param"),
+    [
+        ("text", {"verbosity": "loud"}, "text.verbosity"),
+        ("text", {"format": {"type": "json_schema"}}, "text.format"),
+        ("reasoning", {"effort": "bogus"}, "reasoning.effort"),
+        ("reasoning", {"summary": 5}, "reasoning.summary"),
+        ("tools", [{}], "tools[0].type"),
+        ("tools", [{"type": "web_search"}, {"type": "function", "name": 5}], "tools[1].name"),
+        ("tools", ["look"], "tools[0]"),
+        ("tool_choice", "required", "tool_choice"),
+        ("tool_choice", {"type": "none"}, "tool_choice"),
+        ("truncation", "a - at `$.b", "truncation"),
+        ("max_output_tokens", 10**30, "max_output_tokens"),
+        ("max_output_tokens", 0, "max_output_tokens"),
+        ("top_logprobs", 21, "top_logprobs"),
+        ("prompt_cache_key", "k" * 65, "prompt_cache_key"),
+        ("model", "m" * 257, "model"),
+    ],
+)
+async def test_a_value_that_is_out_of_range_is_named_by_its_path(app, field, value, param):
+    reply = await app.post(**{"input": "Hello", field: value})
+
+    assert (reply.status_code, reply.json["error"]["param"]) == (400, param)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_nesting_that_schemas_need_is_served(app):
+    deep = {"type": "object"}
+    for _ in range(45):
+        deep = {"properties": deep}
+
+    reply = await app.post(input="Hello", tools=[{"type": "function", "name": "look", "parameters": deep}])
+
+    assert reply.status_code == 200
+    assert reply.json["tools"][0]["parameters"] == deep
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -78,6 +78,19 @@ def test_a_second_turn_follows_at_once(client):
     assert first.status == "completed"
 
 
+def test_a_chained_turn_by_stream_and_by_helper(client):
+    first = client.responses.create(model="plain_text", input="Hello")
+
+    with client.responses.create(
+        model="plain_text", input="And?", previous_response_id=first.id, stream=True
+    ) as stream:  # fmt: skip
+        second = list(stream)[-1].response
+    with client.responses.stream(model="plain_text", input="And?", previous_response_id=second.id) as stream:
+        third = stream.get_final_response()
+
+    assert (second.previous_response_id, third.previous_response_id) == (first.id, second.id)
+
+
 def test_refusals_are_the_clients_own_exceptions(client):
     with pytest.raises(openai.NotFoundError) as unknown:
         client.responses.create(model="gpt-5", input="Hello")

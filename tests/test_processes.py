@@ -159,6 +159,42 @@ def test_a_client_that_leaves_makes_room_for_the_next(db, stream):
     assert "abandoned by client_gone" in "".join(server.log)
 
 
+def test_an_interrupt_ends_open_streams_with_their_own_event(db):
+    arguments, env = scripted(db)
+    with launched(*arguments, **env) as server:
+        server.started()
+        server.ask_until(200, "GET", "/health")
+        connection = server.open_stream(model="held", input="Hello", stream=True)
+        seen = connection.recv(65536)
+
+        server.process.send_signal(signal.SIGINT)
+
+        while chunk := connection.recv(65536):
+            seen += chunk
+        connection.close()
+        assert server.ended() == 0
+    assert seen.index(b"event: response.failed") < seen.index(b"data: [DONE]")
+    assert "server_stopping" in "".join(server.log)
+
+
+def test_a_port_that_is_taken_is_told_at_once(db):
+    arguments, env = scripted(db)
+    with serving(*arguments, **env) as holder:
+        port = holder.url.rpartition(":")[2]
+
+        with launched("handlers.cli", "serve", "--port", port, "--no-store") as server:
+            assert server.ended() == 1
+
+    assert f"127.0.0.1:{port} cannot be used" in server.log[-1]
+
+
+def test_a_server_without_any_model_stops(db):
+    with launched("handlers.cli", "serve", "--port", "0", "--no-store", "--model", "x=nobody/nothing") as server:
+        assert server.ended() != 0
+
+    assert "no model could be loaded" in "".join(server.log)
+
+
 @pytest.mark.parametrize("headers", [{}, {"Transfer-Encoding": "chunked"}])
 def test_a_body_too_large_is_a_413(db, headers):
     arguments, env = scripted(db)

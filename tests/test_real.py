@@ -5,6 +5,7 @@ import re
 import openai
 import pytest
 
+from engine.starter import ensure_starter
 from tests.live import Server, serving
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -45,10 +46,10 @@ def test_a_second_turn_after_a_restart_knows_the_first(tmp_path):
     assert second.usage.input_tokens > first.usage.input_tokens
 
 
-def test_the_printed_command_is_one_to_copy():
-    with serving(*COMMAND, ":memory:") as server:
+def test_a_model_from_a_folder_is_served_under_its_name():
+    with serving(*COMMAND, ":memory:", "--model", f"mine={ensure_starter()}") as server:
         server.ask_until(200, "GET", "/health")
 
     log = "".join(server.log)
     assert f"curl -N {server.url}/v1/responses" in log
-    assert re.search(r'"model": "smollm2-135m-instruct", "input": "What is the capital of France\?"', log)
+    assert re.search(r'"model": "mine", "input": "What is the capital of France\?"', log)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.errors import TemplateError
+from engine.errors import DecodeError, EngineError, TemplateError
 from engine.scripted import ScriptedEngine
 from handlers.app import create_app
 from handlers.models import Binding, Slots
@@ -201,3 +201,59 @@ async def test_a_refusal(engine, store, event, snapshot):
     assert reply.headers["X-Interlock-Exchange"].startswith("ex_")
     assert (reply.status_code, shown, reply.json) == snapshot
     assert engine.decodes == []
+
+
+@pytest.mark.parametrize("output", ["{", "[1]", "[{}]", '[{"type": "compaction"}]', '[{"type": "message"}]'])
+async def test_a_stored_row_that_cannot_be_read_is_the_servers_fault(engine, store, output):
+    services = to_services(engine, store)
+    async with running(create_app(services)) as client:
+        reply = await World(client, services, engine).continued(output_json=output)
+
+    assert (reply.status_code, reply.json["error"]["param"]) == (500, "previous_response_id")
+    assert reply.json["error"]["message"].startswith("Failed to retrieve previous response:")
+
+
+@pytest.mark.parametrize(
+    ("config", "status"),
+    [
+        ('{"modelInstanceId": 999999, "serverBootId": "boot_1"}', 400),
+        ('{"modelInstanceId": 999999, "serverBootId": "boot_0"}', 200),
+        ('{"modelInstanceId": 999999.0}', 200),
+        ('{"modelInstanceId": "1", "serverBootId": "boot_0"}', 400),
+    ],
+)
+async def test_instances_are_compared_within_one_server_process_only(engine, store, config, status):
+    services = to_services(engine, store)
+    async with running(create_app(services)) as client:
+        reply = await World(client, services, engine).continued(config_json=config)
+
+    assert reply.status_code == status
+
+
+async def test_a_model_that_dies_before_the_prompt_is_made_is_a_503(client, engine):
+    async def die(*_):
+        raise EngineError("The engine's thread died.")
+
+    engine.tokenize = die
+
+    reply = await client.post(input="Hello")
+
+    assert (reply.status_code, reply.json["error"]["code"]) == (503, "model_unavailable")
+
+
+async def test_the_log_gives_the_row_the_path_and_no_content(client, engine, caplog):
+    engine.script = [DecodeError("broken")]
+    caplog.set_level("INFO", "interlock")
+
+    await client.post(input="A secret.")
+    await client.post(input=[{"role": "narrator", "content": "A secret."}])
+    await client.request("GET", "/nowhere\nFAKE LINE")
+
+    lines = [record.getMessage() for record in caplog.records if record.name == "interlock.exchange"]
+    failed, refused, unrouted = lines
+    assert "model='scripted' response_id='resp_1': failed by failure_sent" in failed
+    assert "decode_failed" in failed
+    assert "refused by field_invalid 400" in refused
+    assert "param='input[0].role'" in refused
+    assert "\n" not in unrouted
+    assert "secret" not in caplog.text

@@ -12,8 +12,8 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 class Reasoning(Struct, frozen=True):
     """How much a reasoning model should think, and whether to summarise it."""
 
-    effort: str | None = None
-    summary: str | None = None
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class TextFormat(Struct, frozen=True):
@@ -26,7 +26,22 @@ class TextOptions(Struct, frozen=True):
     """The `text` object of a request."""
 
     format: TextFormat | None = None
-    verbosity: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class Tool(Struct, frozen=True):
+    """Any tool; only functions are known, the others are skipped."""
+
+    type: str
+
+
+class FunctionTool(Struct, frozen=True):
+    """A function the model may call; `parameters` is its JSON schema."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class CreateResponse(Struct, frozen=True, kw_only=True):

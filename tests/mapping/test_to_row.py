@@ -36,6 +36,17 @@ async def test_retention_is_stamped_on_the_row(client, engine, services, metadat
     assert row.expires_at == NOW + seconds
 
 
+async def test_retention_counts_from_the_end_of_a_long_answer(client, engine, services):
+    engine.script = say("Hi")
+    times = iter([NOW, NOW + 70, NOW + 70])
+    services.clock = lambda: next(times)
+
+    reply = await client.post(input="Hello", metadata={"retention_seconds": 60})
+    await services.pending.wait(reply.json["id"], 10)
+
+    assert await services.store.chain(reply.json["id"], NOW + 100)
+
+
 async def test_an_incomplete_response_can_be_continued(client, engine):
     engine.script = say("Once upon", reason="length")
     first = await client.post(input="Tell a story.")

@@ -20,6 +20,7 @@ def assert_laws(events: list[dict]) -> None:
     assert names[:2] == ["response.created", "response.in_progress"]
     assert [name for name in names if name in TERMINALS] == names[-1:]
     _assert_pairs(events)
+    _assert_parts(events)
     _assert_texts(events)
     _assert_terminal(events)
 
@@ -41,6 +42,18 @@ def _assert_pairs(events: list[dict]) -> None:
             added = open_items.pop(event["output_index"])
             assert (added["id"], added["type"]) == (event["item"]["id"], event["item"]["type"])
     assert not open_items
+
+
+def _assert_parts(events: list[dict]) -> None:
+    open_parts: set[tuple[int, int]] = set()
+    for event in events:
+        if event["type"] == "response.content_part.added":
+            open_parts.add((event["output_index"], event["content_index"]))
+        if event["type"] == "response.content_part.done":
+            open_parts.remove((event["output_index"], event["content_index"]))
+        if event["type"] == "response.output_item.done":
+            assert not open_parts
+    assert not open_parts
 
 
 def _assert_texts(events: list[dict]) -> None:

@@ -273,7 +273,7 @@ def test_a_file_held_by_another_process_is_refused_with_its_number(file, python)
     holder.stdout.readline()
     before = contents(file.parent)
 
-    with pytest.raises(LockedDatabaseError, match=f"process {holder.pid};"):
+    with pytest.raises(LockedDatabaseError, match=f"process {holder.pid}, a child of process {os.getpid()};"):
         open_store(str(file))
 
     assert contents(file.parent) == before
