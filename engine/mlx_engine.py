@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 import mlx.core as mx
@@ -24,7 +24,8 @@ from msgspec import Struct
 
 from engine.channel import Channel
 from engine.errors import DecodeError, EngineError, LoadError, TemplateError
-from engine.pieces import Finish, Sampling, Text
+from engine.markers import Markers
+from engine.pieces import Finish, Sampling, Tools
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Job(Struct, frozen=True):
 
     prompt: list[int]
     sampling: Sampling
+    tools: Tools | None
     channel: Channel
 
 
@@ -59,8 +61,8 @@ class ReaderGoneError(Exception):
 class MlxEngine:
     """An `Engine` on mlx-lm. Await `load()` once; decodes then run one after another, in the order they came.
 
-    There is one `Text` for each generated token, so as many as `completion_tokens`. Both count an end-of-sequence
-    token, as mlx-lm does: its `Text` holds whatever text was held back before it, mostly none.
+    Each generated token gives a piece or more, if only an empty `Text`, so a cancel is seen at the next token. An
+    end-of-sequence token counts as one, as in mlx-lm: its pieces hold whatever was held back before it, mostly nothing.
     """
 
     def __init__(self, load: Load, *, prefill_step_size: int | None = None) -> None:
@@ -94,16 +96,16 @@ class MlxEngine:
             text = f"The model could not be loaded: {type(error).__name__}."
             raise LoadError(text) from error
 
-    async def tokenize(self, messages: list[dict[str, Any]]) -> list[int]:
-        """Render chat messages with the model's template. Raises TemplateError."""
+    async def tokenize(self, messages: list[dict[str, Any]], tools: Tools | None = None) -> list[int]:
+        """Render chat messages and tools with the model's template. Raises TemplateError."""
         if self._ended:
             raise EngineError(self._ended)
         # One thread, because Hugging Face tokenizers keep state between calls.
         return await asyncio.get_running_loop().run_in_executor(
-            self._templating, to_prompt, self._loaded.result(timeout=0), messages
+            self._templating, to_prompt, self._loaded.result(timeout=0), messages, tools
         )
 
-    def decode(self, prompt: list[int], sampling: Sampling) -> Channel:
+    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> Channel:
         """Start decoding as soon as the thread is free."""
         channel = Channel()
         with self._lock:
@@ -111,7 +113,7 @@ class MlxEngine:
                 channel.close(DecodeError(self._ended))
             else:
                 self._open.add(channel)
-                self._jobs.put(Job(prompt, sampling, channel))
+                self._jobs.put(Job(prompt, sampling, tools, channel))
         return channel
 
     async def close(self) -> None:
@@ -187,13 +189,13 @@ def context_length(model: Any, tokenizer: TokenizerWrapper) -> int:
     return min(length, tokenizer.model_max_length or length)
 
 
-def to_prompt(tokenizer: Any, messages: list[dict[str, Any]]) -> list[int]:
-    """Render messages as the tokens of a prompt that the assistant is to continue."""
+def to_prompt(tokenizer: Any, messages: list[dict[str, Any]], tools: Tools | None = None) -> list[int]:
+    """Render messages, and the tools they may call, as the tokens of a prompt that the assistant is to continue."""
     if not tokenizer.has_chat_template:
         text = "The model's tokenizer has no chat template."
         raise TemplateError(text)
     try:
-        return list(tokenizer.apply_chat_template(messages, add_generation_prompt=True))
+        return list(tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True))
     except UNTEMPLATABLE as error:
         reason = (str(error) or type(error).__name__).strip()
         raise TemplateError(reason.partition("\n")[0]) from error
@@ -210,17 +212,21 @@ def generate(model: Any, tokenizer: TokenizerWrapper, job: Job, prefill_step_siz
         prefill_step_size=prefill_step_size,
         prompt_progress_callback=lambda _done, _total: stop_if_closed(job.channel),
     )
+    markers = Markers(tokenizer, job.prompt, job.tools)
     # Closed here and now: left to the garbage collector, it would give its stream back on another thread.
     with closing(responses):
         for response in responses:
-            if not job.channel.put(Text(response.text)):
+            if not all(map(job.channel.put, markers.read(response.text))):
                 return
+    reason: Literal["stop", "length"] = "length" if response.finish_reason == "length" else "stop"
     finish = Finish(
-        reason="length" if response.finish_reason == "length" else "stop",
+        reason=reason,
         prompt_tokens=response.prompt_tokens,
         completion_tokens=response.generation_tokens,
+        reasoning_tokens=markers.reasoning_tokens,
     )
-    job.channel.put(finish)
+    for piece in (*markers.end(reason), finish):
+        job.channel.put(piece)
 
 
 def stop_if_closed(channel: Channel) -> None:

@@ -20,16 +20,32 @@ class Text(Struct, frozen=True, tag="text"):
     text: str
 
 
-class Finish(Struct, frozen=True, tag="finish", kw_only=True):
-    """The last piece: why decoding ended, and its counts in tokens."""
+class Reasoning(Struct, frozen=True, tag="reasoning"):
+    """Decoded text that is the model's reasoning, without its markers."""
 
-    reason: Literal["stop", "length"]
+    text: str
+
+
+class ToolCall(Struct, frozen=True, tag="tool_call", kw_only=True):
+    """One whole call of a tool. `arguments` is JSON text; `call_id` is the model's own, if it gave one."""
+
+    name: str
+    arguments: str
+    call_id: str | None = None
+
+
+class Finish(Struct, frozen=True, tag="finish", kw_only=True):
+    """The last piece: why decoding ended, and its counts in tokens. `error` is a model that gave up by itself."""
+
+    reason: Literal["stop", "length", "error"]
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
-Piece = Text | Finish
+Piece = Text | Reasoning | ToolCall | Finish
+Tools = list[dict[str, Any]]  # as chat templates take them: {type: function, function: {name, description, parameters}}
 
 
 class Decoding(Protocol):
@@ -53,11 +69,11 @@ class Engine(Protocol):
     async def load(self) -> None:
         """Load the model, once, before anything else is asked of it. Raises LoadError."""
 
-    async def tokenize(self, messages: list[dict[str, Any]]) -> list[int]:
-        """Render chat messages (`role`, `content`) with the model's template. Raises TemplateError."""
+    async def tokenize(self, messages: list[dict[str, Any]], tools: Tools | None = None) -> list[int]:
+        """Render chat messages (`role`, `content`) and tools with the model's template. Raises TemplateError."""
 
-    def decode(self, prompt: list[int], sampling: Sampling) -> Decoding:
-        """Start decoding at once, on the engine's own thread."""
+    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> Decoding:
+        """Start decoding at once, on the engine's own thread. Without `tools`, what looks like a call is text."""
 
     async def close(self) -> None:
         """Stop every decode and let go of the model."""

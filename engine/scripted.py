@@ -1,11 +1,12 @@
 """An engine for tests: it plays lists of pieces instead of running a model, and remembers what it was asked."""
 
 import asyncio
+import json
 from collections import deque
 from typing import Any, Literal, Self
 
 from engine.errors import DecodeError, TemplateError
-from engine.pieces import Finish, Piece, Sampling, Text
+from engine.pieces import Finish, Piece, Reasoning, Sampling, Text, ToolCall, Tools
 
 
 class Pause:
@@ -23,6 +24,35 @@ def say(*texts: str, prompt_tokens: int = 0, reason: Literal["stop", "length"] =
     """Write the script of an answer, one token a text."""
     finish = Finish(reason=reason, prompt_tokens=prompt_tokens, completion_tokens=len(texts))
     return [*(Text(text) for text in texts), finish]
+
+
+def think(*texts: str) -> Script:
+    """Write the part of a script that is reasoning, one token a text: `think("Hm.") + say("Hello")`."""
+    return [Reasoning(text) for text in texts]
+
+
+def call(name: str, arguments: Any, call_id: str | None = None) -> Script:
+    """Write a tool call, its arguments given as JSON text or as what that holds: `call("time", {}) + stop()`."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return [ToolCall(name=name, arguments=text, call_id=call_id)]
+
+
+def stop(
+    reason: Literal["stop", "length", "error"] = "stop",
+    *,
+    prompt_tokens: int = 0,
+    completion_tokens: int = 0,
+    reasoning_tokens: int = 0,
+) -> Script:
+    """Write the end of a script."""
+    return [
+        Finish(
+            reason=reason,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            reasoning_tokens=reasoning_tokens,
+        )
+    ]
 
 
 class ScriptedDecoding:
@@ -46,7 +76,7 @@ class ScriptedDecoding:
             match self._script.popleft():
                 case Exception() as error:
                     self.end(error)
-                case Text() | Finish() as piece:
+                case Text() | Reasoning() | ToolCall() | Finish() as piece:
                     self.played += 1
                     if isinstance(piece, Finish):
                         self.end()
@@ -96,6 +126,8 @@ class ScriptedEngine:
         self.decodes: list[tuple[list[int], Sampling]] = []
         self.decodings: list[ScriptedDecoding] = []
         self.conversations: list[list[dict[str, Any]]] = []
+        self.tools_templated: list[Tools | None] = []
+        self.tools_decoded: list[Tools | None] = []
         self._vocabulary: dict[str, int] = {}
 
     @property
@@ -106,17 +138,19 @@ class ScriptedEngine:
     async def load(self) -> None:
         """Be ready: there is nothing to load."""
 
-    async def tokenize(self, messages: list[dict[str, Any]]) -> list[int]:
+    async def tokenize(self, messages: list[dict[str, Any]], tools: Tools | None = None) -> list[int]:
         """Give each whitespace-separated word of the messages' contents its token; raises `template_error` if set."""
         self.conversations.append(messages)
+        self.tools_templated.append(tools)
         if self.template_error:
             raise self.template_error
         words = [word for message in messages for word in str(message.get("content") or "").split()]
         return [self._vocabulary.setdefault(word, len(self._vocabulary) + 1) for word in words]
 
-    def decode(self, prompt: list[int], sampling: Sampling) -> ScriptedDecoding:
+    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> ScriptedDecoding:
         """Start playing."""
         self.decodes.append((prompt, sampling))
+        self.tools_decoded.append(tools)
         decoding = ScriptedDecoding(self.scripts.popleft() if self.scripts else self.script)
         self.decodings.append(decoding)
         return decoding

@@ -8,8 +8,10 @@ from transitions import EventData
 
 from engine.pieces import Decoding, Finish
 from handlers.body import Body
+from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
 from handlers.mapping.to_response import Head
+from handlers.mapping.to_tools import Toolbox
 from handlers.models import Binding
 from handlers.outbox import Outbox
 from handlers.output import Output
@@ -43,6 +45,7 @@ class Exchange(Driven):
     binding: Binding
     head: Head
     items: list[dict[str, Any]]
+    messages: list[Message]
     prompt: list[int]
     response: Response
 
@@ -54,7 +57,9 @@ class Exchange(Driven):
             "exchange": self.id, "method": incoming.method, "path": incoming.path, **incoming.facts,
         }  # fmt: skip
         self.outbox = Outbox()
-        self.output = Output(services.new_id)
+        self.output = Output(self.new_item_id)
+        self.toolbox = Toolbox([], {})
+        self.unseen: list[str] = []
         self.chain: list[ResponseRow] = []
         self.history: list[Message] = []
         self.finish: Finish | None = None
@@ -64,6 +69,18 @@ class Exchange(Driven):
     async def say(self, event: Event) -> None:
         """Send an event to the client, waiting while it is too far behind."""
         await self.outbox.put(event)
+
+    async def speak(self) -> None:
+        """Send what the output has to say; whatever interrupts it, nothing is lost or said twice."""
+        while self.output.said:
+            await self.say(self.output.said[0])
+            self.output.said.popleft()
+
+    def new_item_id(self, prefix: str) -> str:
+        """Make the id of the next output item, or of a call whose model gave it none."""
+        if prefix == "call":
+            return self.services.new_id(prefix)
+        return to_item_id(prefix, self.head.id, len(self.output.items))
 
     def leave(self) -> None:
         """Take note that the client has gone; once its terminal event left, that changes nothing."""

@@ -1,82 +1,122 @@
 """The output items of one response, and what each change of them says to the client."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
 from transitions import EventData
 
+from handlers.mapping.to_tools import ToolName
 from handlers.wire import events
 from handlers.wire.events import Event
-from handlers.wire.items import ItemStatus, OutputMessage, OutputText
+from handlers.wire.items import (
+    ItemStatus,
+    OutputCall,
+    OutputItem,
+    OutputMessage,
+    OutputReasoning,
+    OutputText,
+    SummaryText,
+)
 from machines.driver import Driven, fire
 from machines.output import MACHINE, OUTPUT, SAYS, Item
 
+NewId = Callable[[str], str]
+Call = tuple[str, ToolName]
+
 
 class Output(Driven):
-    """Follows the output machine; `items` is what the response resource lists."""
+    """Follows the output machine. `items` is what the resource lists, `said` what the client is still to hear."""
 
     state: Item
 
-    def __init__(self, new_id: Callable[[str], str]) -> None:
+    def __init__(self, new_id: NewId) -> None:
         super().__init__(OUTPUT)
-        self.items: list[OutputMessage] = []
+        self.items: list[OutputItem] = []
+        self.text = ""
         self._new_id = new_id
-        self._said: list[Event] = []
-        self._open = OutputMessage("", "in_progress", [])
-        self._text: list[str] = []
+        self.said: deque[Event] = deque()
+        self._grown: list[str] = []
+        self._call: Call = ("", ToolName("", None))
+        self.open: OutputItem = OutputMessage("", "in_progress", [])
 
-    def grow(self, text: str) -> list[Event]:
+    def think(self, text: str) -> None:
+        """Take decoded reasoning; the first of it opens a reasoning item."""
+        self._grow(Item.REASONING, "reasoning_started", text)
+
+    def write(self, text: str) -> None:
         """Take decoded text; the first of it opens a message. Empty text says nothing."""
-        if not text:
-            return []
-        if self.state is Item.NONE:
-            fire(MACHINE, self, "message_started")
-        self._text.append(text)
-        self._said.append(SAY[SAYS[Item.MESSAGE].growing](self, text))
-        return self._take()
+        self._grow(Item.MESSAGE, "message_started", text)
 
-    def end(self, event: str) -> list[Event]:
+    def call(self, call_id: str | None, tool: ToolName, arguments: str) -> None:
+        """Show a whole call, once the turn is committed; the next one or the end closes it."""
+        self._call = (call_id or self._new_id("call"), tool)
+        fire(MACHINE, self, "call_committed")
+        self._add(arguments)
+
+    def end(self, event: str) -> None:
         """Close what is open: `output_ended` as completed, `output_cut` as incomplete. Does nothing a second time."""
         if self.state is not Item.CLOSED:
             fire(MACHINE, self, event)
-        return self._take()
 
     def open_item(self, _: EventData) -> None:
-        self._open = OutputMessage(self._new_id("msg"), "in_progress", [])
-        self._text = []
-        self._said += [SAY[name](self, "") for name in SAYS[self.state].opening]
+        self._grown, self.text = [], ""
+        self.open = OPEN[self.state](self._new_id, self._call)
+        self.said += [SAY[name](self, "") for name in SAYS[self.state].opening]
 
     def close_item(self, happened: EventData) -> None:
         status: ItemStatus = "incomplete" if happened.event.name == "output_cut" else "completed"
-        self._open = OutputMessage(self._open.id, status, [OutputText("".join(self._text))])
-        self._said += [SAY[name](self, "") for name in SAYS[self.state].closing]
-        self.items.append(self._open)
+        self.text = "".join(self._grown)
+        self.open = CLOSE[self.state](self.open, status, self.text)
+        self.said += [SAY[name](self, "") for name in SAYS[self.state].closing]
+        self.items.append(self.open)
 
-    def _take(self) -> list[Event]:
-        said, self._said = self._said, []
-        return said
+    def _grow(self, kind: Item, event: str, text: str) -> None:
+        if text:
+            if self.state is not kind:
+                fire(MACHINE, self, event)
+            self._add(text)
+
+    def _add(self, text: str) -> None:
+        self._grown.append(text)
+        self.said.append(SAY[SAYS[self.state].growing](self, text))
 
     @property
     def at(self) -> dict[str, Any]:
-        """Where the open content part stands."""
-        return {"item_id": self._open.id, "output_index": len(self.items), "content_index": 0}
-
-    @property
-    def item(self) -> OutputMessage:
-        """The open item."""
-        return self._open
-
-    @property
-    def part(self) -> OutputText:
-        """The open content part."""
-        return self._open.content[0]
+        """Where the open item stands."""
+        return {"item_id": self.open.id, "output_index": len(self.items)}
 
 
-SAY: dict[str, Callable[[Output, str], Event]] = {
-    "response.output_item.added": lambda o, _: events.ItemAdded(len(o.items), o.item),
-    "response.content_part.added": lambda o, _: events.PartAdded(**o.at, part=OutputText("")),
-    "response.output_text.delta": lambda o, text: events.TextDelta(**o.at, delta=text),
-    "response.output_text.done": lambda o, _: events.TextDone(**o.at, text=o.part.text),
-    "response.content_part.done": lambda o, _: events.PartDone(**o.at, part=o.part),
-    "response.output_item.done": lambda o, _: events.ItemDone(len(o.items), o.item),
+OPEN: dict[Item, Callable[[NewId, Call], OutputItem]] = {
+    Item.REASONING: lambda new_id, _: OutputReasoning(new_id("rs"), "in_progress", []),
+    Item.MESSAGE: lambda new_id, _: OutputMessage(new_id("msg"), "in_progress", []),
+    Item.CALL: lambda new_id, call: OutputCall(
+        new_id("fc"), "in_progress", call[0], call[1].name, "", call[1].namespace
+    ),
 }
+
+CLOSE: dict[Item, Callable[[Any, ItemStatus, str], OutputItem]] = {
+    Item.REASONING: lambda item, status, text: replace(item, status=status, summary=[SummaryText(text)]),
+    Item.MESSAGE: lambda item, status, text: replace(item, status=status, content=[OutputText(text)]),
+    Item.CALL: lambda item, status, text: replace(item, status=status, arguments=text),
+}
+
+# fmt: off
+SAY: dict[str, Callable[[Output, str], Event]] = {
+    "response.output_item.added": lambda o, _: events.ItemAdded(len(o.items), o.open),
+    "response.output_item.done": lambda o, _: events.ItemDone(len(o.items), o.open),
+    "response.content_part.added": lambda o, _: events.PartAdded(**o.at, content_index=0, part=OutputText("")),
+    "response.output_text.delta": lambda o, text: events.TextDelta(**o.at, content_index=0, delta=text),
+    "response.output_text.done": lambda o, _: events.TextDone(**o.at, content_index=0, text=o.text),
+    "response.content_part.done": lambda o, _: events.PartDone(**o.at, content_index=0, part=OutputText(o.text)),
+    "response.reasoning_summary_part.added":
+        lambda o, _: events.SummaryPartAdded(**o.at, summary_index=0, part=SummaryText("")),
+    "response.reasoning_summary_text.delta": lambda o, text: events.SummaryDelta(**o.at, summary_index=0, delta=text),
+    "response.reasoning_summary_text.done": lambda o, _: events.SummaryDone(**o.at, summary_index=0, text=o.text),
+    "response.reasoning_summary_part.done":
+        lambda o, _: events.SummaryPartDone(**o.at, summary_index=0, part=SummaryText(o.text)),
+    "response.function_call_arguments.delta": lambda o, text: events.ArgumentsDelta(**o.at, delta=text),
+    "response.function_call_arguments.done": lambda o, _: events.ArgumentsDone(**o.at, arguments=o.text),
+}
+# fmt: on

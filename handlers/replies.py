@@ -26,6 +26,8 @@ async def answer(exchange: Exchange, client: Client, resp: Response) -> None:
     elif exchange.state is State.ABANDONED:
         _end_early(exchange, resp)
     else:
+        if exchange.unseen:
+            resp.set_header("X-Interlock-Warning", f"unseen parts: {len(exchange.unseen)}")
         resp.set_header("X-Session-Cache", "cold_replay" if exchange.chain else "fresh")
         await (_stream if exchange.wants_stream else _whole)(exchange, client, resp)
 

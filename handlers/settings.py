@@ -25,6 +25,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     queue_limit: int = 16
     write_wait_ms: int = 2000
     retention_seconds: int = 604800
+    images: str = "note"
 
 
 def default_db() -> str:
@@ -43,6 +44,7 @@ def from_env(env: Mapping[str, str] = os.environ) -> Settings:
         queue_limit=_integer(env, "MLX_MAX_QUEUE_DEPTH_PER_MODEL", 16),
         write_wait_ms=_integer(env, "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS", 2000),
         retention_seconds=_integer(env, "MLX_RESPONSE_RETENTION_SECONDS", 604800),
+        images=_choice(env, "INTERLOCK_IMAGES", ("note", "refuse")),
     )
 
 
@@ -59,6 +61,14 @@ def to_models(named: list[str]) -> dict[str, str]:
             raise SettingsError(msg)
         models[name] = str(Path(source).expanduser()) if source.startswith("~") else source
     return models
+
+
+def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = env.get(name, "").strip() or choices[0]
+    if text not in choices:
+        msg = f"{name} takes {' or '.join(choices)}, not {text!r}."
+        raise SettingsError(msg)
+    return text
 
 
 def _split(models: str) -> list[str]:

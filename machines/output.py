@@ -1,7 +1,8 @@
 """The output items of one response while the model decodes.
 
-An item is opened when its first text arrives and closed when it is left, by whatever event: `SAYS` names what the
-client is told each time. An item that is cut (length limit, failure) closes as incomplete and is the last one.
+An item is opened when its first piece arrives and closed when it is left, by whatever event: `SAYS` names what the
+client is told each time. One item is open at a time. Calls come last, once the turn is committed. An item that is cut
+(length limit, failure) closes as incomplete and is the last one.
 """
 
 from enum import Enum
@@ -14,7 +15,9 @@ class Item(Enum):
     """The item that is open."""
 
     NONE = "no item"
+    REASONING = "reasoning"
     MESSAGE = "message"
+    CALL = "function call"
     CLOSED = "closed"
 
 
@@ -28,15 +31,27 @@ class Says(NamedTuple):
 
 # fmt: off
 SAYS = {
-    Item.MESSAGE: Says(("response.output_item.added", "response.content_part.added"), "response.output_text.delta",
-                       ("response.output_text.done", "response.content_part.done", "response.output_item.done")),
+    Item.REASONING: Says(("response.output_item.added", "response.reasoning_summary_part.added"),
+                         "response.reasoning_summary_text.delta",
+                         ("response.reasoning_summary_text.done", "response.reasoning_summary_part.done",
+                          "response.output_item.done")),
+    Item.MESSAGE:   Says(("response.output_item.added", "response.content_part.added"),
+                         "response.output_text.delta",
+                         ("response.output_text.done", "response.content_part.done", "response.output_item.done")),
+    Item.CALL:      Says(("response.output_item.added",),
+                         "response.function_call_arguments.delta",
+                         ("response.function_call_arguments.done", "response.output_item.done")),
 }
 
+OPEN = [Item.REASONING, Item.MESSAGE, Item.CALL]
+
 MOVES = [
-    # event             from                        to
-    ["message_started", Item.NONE,                  Item.MESSAGE],
-    ["output_ended",    [Item.NONE, Item.MESSAGE],  Item.CLOSED],
-    ["output_cut",      [Item.NONE, Item.MESSAGE],  Item.CLOSED],
+    # event                 from                                    to
+    ["reasoning_started",   [Item.NONE, Item.MESSAGE],              Item.REASONING],
+    ["message_started",     [Item.NONE, Item.REASONING],            Item.MESSAGE],
+    ["call_committed",      [Item.NONE, *OPEN],                     Item.CALL],
+    ["output_ended",        [Item.NONE, *OPEN],                     Item.CLOSED],
+    ["output_cut",          [Item.NONE, *OPEN],                     Item.CLOSED],
 ]
 
 HOLDS: dict[Enum, dict[str, str | list[str]]] = {

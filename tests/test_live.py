@@ -14,6 +14,14 @@ ENDS = {
     "empty_output": "completed",
     "empty_output_at_the_limit": "incomplete",
     "unicode_split_over_tokens": "completed",
+    "reasoning_then_text": "completed",
+    "reasoning_only": "completed",
+    "reasoning_cut": "incomplete",
+    "text_reasoning_text": "completed",
+    "text_then_two_calls": "completed",
+    "one_call": "completed",
+    "reasoning_then_a_call": "completed",
+    "a_call_cut_by_the_limit": "incomplete",
 }
 TEXTS = {
     "plain_text": "The capital of France is Paris.",
@@ -21,6 +29,10 @@ TEXTS = {
     "empty_output": "",
     "empty_output_at_the_limit": "",
     "unicode_split_over_tokens": "Grüße 🦊你好",
+    "reasoning_then_text": "Paris.",
+    "text_reasoning_text": "First.Second.",
+    "text_then_two_calls": "I look.",
+    "a_call_cut_by_the_limit": "I look.",
 }
 
 
@@ -44,7 +56,7 @@ def test_the_client_creates_each_response(client, scenario):
 
     response = client.responses.create(model=scenario, input="Hello")
 
-    assert (response.status, response.output_text) == (ENDS[scenario], TEXTS[scenario])
+    assert (response.status, response.output_text) == (ENDS[scenario], TEXTS.get(scenario, ""))
     assert response.usage.input_tokens_details.cached_tokens == 0
 
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from engine.errors import DecodeError, EngineError, TemplateError
-from engine.scripted import ScriptedEngine
+from engine.scripted import ScriptedEngine, call, stop
 from handlers.app import create_app
 from handlers.models import Binding, Slots
 from handlers.services import Services
@@ -154,7 +154,7 @@ async def _write_unsettled(world):
 
 
 async def _template_refused(world):
-    async def refuse(_: Any) -> None:
+    async def refuse(*_: Any) -> None:
         raise TemplateError("Conversation roles must alternate")
 
     world.engine.tokenize = refuse
@@ -175,6 +175,81 @@ async def _queue_full(world):
     for waiter in waiters:
         waiter.cancel()
     return reply
+
+
+TOOLS = [{"type": "function", "name": "weather", "parameters": {}}]
+
+
+async def called(world, items, *calls):
+    """Continue a response that called tools."""
+    world.engine.script = [piece for call_id in calls for piece in call("weather", "{}", call_id)] + stop()
+    first = await world.post(input="Weather?", tools=TOOLS)
+    world.engine.decodes.clear()
+    return await world.post(input=items, tools=TOOLS, previous_response_id=first.json["id"])
+
+
+def answer(call_id, text="Fine."):
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+def echo(call_id):
+    return {"type": "function_call", "call_id": call_id, "name": "weather", "arguments": "{}"}
+
+
+async def _model_renamed(world):
+    return await world.continued(model="another", config_json='{"modelInstanceId": 1, "serverBootId": "boot_0"}')
+
+
+async def _image_refused(world):
+    world.services.settings = Settings(images="refuse")
+    part = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    return await world.post(input=[{"role": "user", "content": [{"type": "input_text", "text": "What?"}, part]}])
+
+
+async def _reference_unknown(world):
+    return await world.post(input=[{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": "rs_stray00"}])
+
+
+async def _choice_unknown(world):
+    return await world.post(input="Hi", tools=TOOLS, tool_choice={"type": "function", "name": "time"})
+
+
+async def _echo_unknown(world):
+    return await called(world, [echo("call_x"), answer("call_1")], "call_1")
+
+
+async def _call_id_missing(world):
+    return await world.post(input=[answer("")])
+
+
+async def _output_unexpected(world):
+    return await called(world, [answer("call_1")])
+
+
+async def _outputs_scattered(world):
+    return await called(
+        world, [answer("call_1"), {"role": "user", "content": "And?"}, answer("call_2")], "call_1", "call_2"
+    )
+
+
+async def _calls_unresolved(world):
+    return await called(world, "Never mind.", "call_1", "call_2")
+
+
+async def _output_duplicated(world):
+    return await called(world, [answer("call_1"), answer("call_1")], "call_1", "call_2")
+
+
+async def _output_unknown(world):
+    return await called(world, [answer("call_x")], "call_1")
+
+
+async def _outputs_missing(world):
+    return await called(world, [answer("call_2")], "call_1", "call_2")
+
+
+async def _history_malformed(world):
+    return await world.post(input=[echo("call_1"), {"role": "user", "content": "And?"}])
 
 
 async def _server_stopping(world):
@@ -228,6 +303,17 @@ async def test_instances_are_compared_within_one_server_process_only(engine, sto
         reply = await World(client, services, engine).continued(config_json=config)
 
     assert reply.status_code == status
+
+
+async def test_a_reference_to_a_row_that_cannot_be_read_is_the_servers_fault(client, services):
+    async def break_off(*_):
+        raise ReadError
+
+    services.store.chain = break_off
+
+    reply = await client.post(input=[{"type": "item_reference", "id": "rs_stray00"}])
+
+    assert (reply.status_code, reply.json["error"]["code"]) == (500, None)
 
 
 async def test_a_model_that_dies_before_the_prompt_is_made_is_a_503(client, engine):

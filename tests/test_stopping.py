@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from engine.pieces import Text
-from engine.scripted import Pause
+from engine.scripted import Pause, call, stop
 from machines.exchange import State
+from machines.output import Item
 from tests.doubles import MODEL, say
 from tests.sequences.laws import assert_laws, to_events
 from tests.test_leaving import hold, watch
@@ -29,6 +30,25 @@ async def test_a_stream_is_ended_with_response_failed(client, engine, ended):
     assert_laws(events)
     assert events[-1]["response"]["error"]["message"] == "The server is stopping; retry."
     assert [move.event for move in ended[-1].trace][-2:] == ["server_stopping", "failure_sent"]
+
+
+async def test_a_call_that_was_being_shown_is_closed(client, engine, ended):
+    engine.script = call("look", {"at": "herons"}) * 20 + stop()
+    reading = client.start(input="Hello", stream=True)
+    reading.unread = asyncio.Semaphore(2)
+    await reading.seen("response.in_progress")
+    for _ in range(500):
+        await asyncio.sleep(0)
+
+    client.app.begin_drain(0)
+    for _ in range(100):
+        reading.unread.release()
+    await reading.reply()
+
+    events = to_events(reading.text)
+    assert_laws(events)
+    assert events[-1]["type"] == "response.failed"
+    assert ended[-1].output.trace[-1].source is Item.CALL
 
 
 async def test_a_request_that_comes_later_is_refused(client, engine):

@@ -4,15 +4,25 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import DecodeError, Struct, json
+from msgspec.structs import replace
 
 from handlers.mapping.to_struct import FieldError, join, shown, to_struct
-from handlers.wire.items import InputCall, InputCallOutput, InputMessage, InputReasoning, Parts
+from handlers.mapping.to_tools import to_flat
+from handlers.wire.items import InputCall, InputCallOutput, InputCustomCall, InputMessage, InputReasoning, Parts
 
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 TEXT_FIELD = {
-    **dict.fromkeys(("input_text", "output_text", "summary_text", "reasoning_text"), "text"),
+    "input_text": "text", "output_text": "text", "summary_text": "text", "reasoning_text": "text", "text": "text",
     "refusal": "refusal",
+}  # fmt: skip
+# coding agents send screenshots to whatever model they have; a note keeps their session alive
+UNSEEN = {
+    "input_image": "[An image was attached here, which this model cannot see.]",
+    "input_file": "[A file was attached here, which this model cannot read.]",
+    "input_audio": "[A sound was attached here, which this model cannot hear.]",
 }
+# what another server made opaque: to leave it out would answer another conversation
+OPAQUE = {"compaction", "compaction_summary"}
 
 
 class Message(Struct):
@@ -36,12 +46,20 @@ def to_messages(items: Iterable[dict[str, Any]], path: str = "input") -> list[Me
     """Fold items into messages: reasoning, message and calls of one assistant turn become one. Raises FieldError."""
     messages: list[Message] = []
     for index, item in enumerate(items):
-        where = join(path, index)
-        fold = FOLDS.get(item["type"])
-        if fold is None:
-            raise FieldError(join(where, "type"), f"items of type {shown(item['type'])} are not supported")
-        fold(messages, item, where)
+        FOLDS.get(item["type"], _fold_unknown)(messages, item, join(path, index))
     return messages
+
+
+def find_unseen(items: list[dict[str, Any]], path: str = "input") -> list[str]:
+    """List the paths of the parts that a text model is only told of: images, files, sounds."""
+    return [
+        join(path, index, field, at)
+        for index, item in enumerate(items)
+        for field in ("content", "output")
+        if isinstance(item.get(field), list)
+        for at, part in enumerate(item[field])
+        if isinstance(part, dict) and _is_unseen(part)
+    ]
 
 
 def to_chat(messages: list[Message], instructions: str | None) -> list[dict[str, Any]]:
@@ -85,14 +103,29 @@ def _fold_reasoning(messages: list[Message], item: dict[str, Any], path: str) ->
 
 
 def _fold_call(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    given = to_struct(item, InputCall, path)
     turn = _turn(messages)
-    turn.calls = [*turn.calls, to_struct(item, InputCall, path)]
+    turn.calls = [*turn.calls, replace(given, name=to_flat(given.name, given.namespace))]
+
+
+def _fold_custom_call(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    given = to_struct(item, InputCustomCall, path)
+    arguments = json.encode({"input": given.input}).decode()
+    turn = _turn(messages)
+    turn.calls = [*turn.calls, InputCall(given.call_id, given.name, arguments)]
+
+
+def _fold_unknown(messages: list[Message], item: dict[str, Any], path: str) -> None:
+    """Keep the words of an item we do not know, and leave out one that has none."""
+    if item["type"] in OPAQUE:
+        raise FieldError(join(path, "type"), f"items of type {shown(item['type'])} cannot be read by this server")
+    if isinstance(item.get("content"), str | list):
+        role = item.get("role")
+        _fold_message(messages, {**item, "role": role if role in ROLES else "assistant"}, path)
 
 
 def _fold_call_output(messages: list[Message], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputCallOutput, path)
-    if not given.call_id:
-        raise FieldError(join(path, "call_id"), "it must not be empty")
     messages.append(Message("tool", _to_text(given.output, join(path, "output")), call_id=given.call_id))
 
 
@@ -101,6 +134,8 @@ FOLDS: dict[str, Callable[[list[Message], dict[str, Any], str], None]] = {
     "reasoning": _fold_reasoning,
     "function_call": _fold_call,
     "function_call_output": _fold_call_output,
+    "custom_tool_call": _fold_custom_call,
+    "custom_tool_call_output": _fold_call_output,
 }
 
 
@@ -118,10 +153,17 @@ def _to_text(content: str | Parts | None, path: str) -> str:
 
 def _to_part_text(part: dict[str, Any], path: str) -> str:
     kind = part.get("type")
+    if _is_unseen(part):
+        return UNSEEN[part["type"]]
     field = TEXT_FIELD.get(kind) if isinstance(kind, str) else None
     if field is None:
         raise FieldError(join(path, "type"), f"content parts of type {shown(kind)} are not supported")
     return to_struct(part.get(field), str, join(path, field))
+
+
+def _is_unseen(part: dict[str, Any]) -> bool:
+    kind = part.get("type")
+    return isinstance(kind, str) and kind in UNSEEN
 
 
 def _to_turn(message: Message) -> dict[str, Any]:

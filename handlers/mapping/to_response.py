@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 from engine.pieces import Finish
-from handlers.wire.items import OutputMessage
+from handlers.wire.items import OutputItem
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import (
     IncompleteDetails,
@@ -40,7 +40,7 @@ class Ending(Struct, frozen=True, kw_only=True):
 
     status: Status = "in_progress"
     completed_at: int | None = None
-    output: list[OutputMessage] = []
+    output: list[OutputItem] = []
     usage: Usage | None = None
     error: ResponseError | None = None
 
@@ -95,7 +95,7 @@ def to_usage(finish: Finish) -> Usage:
         input_tokens=finish.prompt_tokens,
         input_tokens_details=InputTokensDetails(finish.cached_tokens),
         output_tokens=finish.completion_tokens,
-        output_tokens_details=OutputTokensDetails(0),
+        output_tokens_details=OutputTokensDetails(finish.reasoning_tokens),
         total_tokens=finish.prompt_tokens + finish.completion_tokens,
     )
 

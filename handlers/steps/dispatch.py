@@ -1,13 +1,12 @@
 """DISPATCHING: decoding, and every event of the output items."""
 
-from engine.errors import DecodeError
-from engine.pieces import Decoding, Finish
+from collections.abc import Awaitable, Callable
+
+from engine.pieces import Decoding, Finish, Reasoning, Text, ToolCall
 from handlers.exchange import Exchange
 from handlers.mapping.to_response import Ending, to_response
 from handlers.mapping.to_sampling import to_sampling
 from handlers.wire.events import Created, InProgress
-
-ENDINGS = {"stop": ("output_ended", "decode_finished"), "length": ("output_cut", "token_limit_reached")}
 
 
 async def dispatch(exchange: Exchange) -> str:
@@ -17,19 +16,53 @@ async def dispatch(exchange: Exchange) -> str:
     await exchange.say(InProgress(opening))
     engine = exchange.binding.engine
     sampling = to_sampling(exchange.request, engine.context_length - len(exchange.prompt))
-    exchange.decoding = engine.decode(exchange.prompt, sampling)
-    exchange.finish = await _follow(exchange, exchange.decoding)
-    closing, event = ENDINGS[exchange.finish.reason]
-    for said in exchange.output.end(closing):
-        await exchange.say(said)
-    return event
+    exchange.decoding = engine.decode(exchange.prompt, sampling, exchange.toolbox.tools or None)
+    calls: list[ToolCall] = []
+    exchange.finish = await _follow(exchange, exchange.decoding, calls)
+    if exchange.finish is None:
+        return "stream_exhausted"
+    return await ENDINGS[exchange.finish.reason](exchange, calls)
 
 
-async def _follow(exchange: Exchange, decoding: Decoding) -> Finish:
+async def _follow(exchange: Exchange, decoding: Decoding, calls: list[ToolCall]) -> Finish | None:
     async for piece in decoding:
-        if isinstance(piece, Finish):
-            return piece
-        for said in exchange.output.grow(piece.text):
-            await exchange.say(said)
-    msg = "the engine ended without saying why"
-    raise DecodeError(msg)
+        match piece:
+            case Finish():
+                return piece
+            case ToolCall():
+                calls.append(piece)
+            case Reasoning(text):
+                exchange.output.think(text)
+            case Text(text):
+                exchange.output.write(text)
+        await exchange.speak()
+    return None
+
+
+async def _commit(exchange: Exchange, calls: list[ToolCall]) -> str:
+    only_one = exchange.request.parallel_tool_calls is False
+    for call in calls[:1] if only_one else calls:
+        tool = exchange.toolbox.restore(call.name)
+        exchange.output.call(call.call_id, tool, call.arguments)
+        await exchange.speak()
+    exchange.output.end("output_ended")
+    await exchange.speak()
+    return "decode_finished"
+
+
+async def _cut(exchange: Exchange, _: list[ToolCall]) -> str:
+    exchange.output.end("output_cut")
+    await exchange.speak()
+    return "token_limit_reached"
+
+
+async def _give_up(_: Exchange, __: list[ToolCall]) -> str:
+    return "finish_error"
+
+
+# calls are shown once their turn is committed, so one that was cut or failed shows none
+ENDINGS: dict[str, Callable[[Exchange, list[ToolCall]], Awaitable[str]]] = {
+    "stop": _commit,
+    "length": _cut,
+    "error": _give_up,
+}

@@ -24,8 +24,8 @@ async def emit_terminal(exchange: Exchange) -> str:
 async def emit_failure(exchange: Exchange) -> str:
     """Close what is open and send `response.failed`."""
     error = ResponseError(*exchange.failure)
-    for said in exchange.output.end("output_cut"):
-        await exchange.say(said)
+    exchange.output.end("output_cut")
+    await exchange.speak()
     ending = Ending(status="failed", output=exchange.output.items, error=error)
     await exchange.outbox.deliver(Failed(to_response(exchange.head, ending)))
     return "failure_sent"

@@ -1,26 +1,76 @@
-"""PREPARING: from items to the prompt's tokens, before any queue, so that a bad request costs no slot."""
+"""PREPARING: from items to the prompt's tokens, before any queue, so that a bad request costs no slot and no cache."""
 
 from engine.errors import EngineError, TemplateError
 from handlers.exchange import Exchange
-from handlers.mapping.to_messages import to_chat, to_items, to_messages
+from handlers.mapping.references import to_references, to_resolved
+from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
+from handlers.mapping.to_row import to_history
 from handlers.mapping.to_struct import FieldError
+from handlers.mapping.to_tools import UnknownChoiceError, to_toolbox
+from handlers.mapping.tool_gate import Fault, drop_echoes, find_gate_fault, to_canonical, to_outstanding
 
 
 async def prepare(exchange: Exchange) -> str:
-    """Map the chain and the input to messages, render and tokenize them, and see that they fit."""
-    request, engine = exchange.request, exchange.binding.engine
+    """Map the chain and the input to messages, check that their tool calls fit, render and tokenize them."""
     try:
-        exchange.items = to_items(request.input or "")
-        messages = [*exchange.history, *to_messages(exchange.items)]
-    except FieldError as fault:
-        exchange.facts.update(param=fault.param, reason=fault.reason)
-        return "field_invalid"
+        exchange.items = to_items(exchange.request.input or "")
+        exchange.toolbox = to_toolbox(exchange.request)
+        fault = await _resolve_references(exchange) or _refuse_unseen(exchange) or _map(exchange)
+    except FieldError as wrong:
+        fault = "field_invalid", {"param": wrong.param, "reason": wrong.reason}
+    except UnknownChoiceError as unknown:
+        fault = "choice_unknown", {"tool": str(unknown)}
+    event, facts = fault or await _render(exchange)
+    exchange.facts.update(facts)
+    return event
+
+
+async def _resolve_references(exchange: Exchange) -> Fault | None:
+    services = exchange.services
+    rows = list(exchange.chain)
+    for response_id in to_references(exchange.items):
+        if services.store is not None:
+            await services.pending.wait(response_id, services.settings.write_wait_ms / 1000)
+            rows += await services.store.chain(response_id, int(services.clock()))
+    exchange.items, missing = to_resolved(exchange.items, to_history(rows))
+    return missing
+
+
+def _refuse_unseen(exchange: Exchange) -> Fault | None:
+    exchange.unseen = find_unseen(exchange.items)
+    if exchange.unseen and exchange.services.settings.images == "refuse":
+        return "image_refused", {"param": exchange.unseen[0]}
+    return None
+
+
+def _map(exchange: Exchange) -> Fault | None:
+    history = exchange.history
+    if exchange.chain:
+        known = [call.call_id for call in _last_turn(history).calls]
+        exchange.items, fault = drop_echoes(exchange.items, known)
+        if fault:
+            return fault
+    new = to_messages(exchange.items)
+    if any(message.role == "tool" and not message.call_id for message in new):
+        return "call_id_missing", {}
+    if exchange.chain and (fault := find_gate_fault(to_outstanding(history), new)):
+        return fault
+    exchange.messages, fault = to_canonical([*history, *new])
+    return fault
+
+
+def _last_turn(history: list[Message]) -> Message:
+    return next((message for message in reversed(history) if message.role == "assistant"), Message("assistant"))
+
+
+async def _render(exchange: Exchange) -> Fault:
+    engine = exchange.binding.engine
+    chat = to_chat(exchange.messages, exchange.head.instructions)
     try:
-        exchange.prompt = await engine.tokenize(to_chat(messages, exchange.head.instructions))
+        exchange.prompt = await engine.tokenize(chat, exchange.toolbox.tools or None)
     except TemplateError as error:
-        exchange.facts["reason"] = str(error)
-        return "template_refused"
+        return "template_refused", {"reason": str(error)}
     except EngineError:
-        return "model_broken"
-    exchange.facts.update(prompt_tokens=len(exchange.prompt), limit=engine.context_length - 1)
-    return "prompt_made" if len(exchange.prompt) < engine.context_length else "prompt_too_long"
+        return "model_broken", {}
+    facts = {"prompt_tokens": len(exchange.prompt), "limit": engine.context_length - 1}
+    return "prompt_made" if len(exchange.prompt) < engine.context_length else "prompt_too_long", facts

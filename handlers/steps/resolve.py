@@ -58,7 +58,10 @@ def _verify(exchange: Exchange, last: ResponseRow) -> str:
     except msgspec.ValidationError:
         return "identity_absent"
     # instances are counted anew by every process, so they compare only within one
+    exchange.facts["made_by"] = last.model
     same_boot = origin.server_boot_id == exchange.services.boot_id
+    if not same_boot and last.model != exchange.binding.name:
+        return "model_renamed"
     if same_boot and origin.model_instance_id != exchange.binding.instance:
         return "instance_changed"
     return "chain_resolved"

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from handlers.exchange import Exchange
-from handlers.mapping.to_struct import FieldError, join, to_struct
-from handlers.wire.request import CreateResponse, FunctionTool, Tool
+from handlers.mapping.to_struct import FieldError, to_struct
+from handlers.wire.request import CreateResponse
 
 DEEPEST = 100  # levels of JSON nesting; every encoder and template after us recurses
 RETENTION = range(60, 7776001)  # seconds
@@ -39,7 +39,6 @@ def _check(exchange: Exchange, decoded: Any, body: bytes) -> str:
         exchange.facts.update(param="body", reason=f"it is nested more than {DEEPEST} levels deep")
         return "field_invalid"
     request = to_struct(decoded, CreateResponse)
-    _check_tools(request)
     if not _is_retention(request.metadata):
         return "retention_invalid"
     for param, reason in _unsupported(request):
@@ -47,12 +46,6 @@ def _check(exchange: Exchange, decoded: Any, body: bytes) -> str:
         return "field_unsupported"
     exchange.request = request
     return "body_accepted"
-
-
-def _check_tools(request: CreateResponse) -> None:
-    for index, tool in enumerate(request.tools or []):
-        kind = to_struct(tool, Tool, join("tools", index)).type
-        to_struct(tool, FunctionTool if kind == "function" else Tool, join("tools", index))
 
 
 def _missing(decoded: dict[str, Any]) -> str | None:
@@ -78,8 +71,6 @@ def _unsupported(request: CreateResponse) -> list[tuple[str, str]]:
         "conversation": request.conversation is not None and "use previous_response_id",
         "prompt": request.prompt is not None and "send the prompt's text as instructions or input",
         "text.format": form != "text" and "answers are plain text here",
-        "tool_choice": request.tool_choice not in (None, "auto", "none")
-        and "tool calls cannot be forced here; use auto or none",
     }
     return [(param, reason) for param, reason in reasons.items() if isinstance(reason, str)]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from handlers.wire.items import OutputMessage, OutputText
+from handlers.wire.items import OutputItem, OutputText, SummaryText
 from handlers.wire.response import Response
 
 
@@ -25,7 +25,7 @@ class ItemAdded(Struct, frozen=True, tag="response.output_item.added"):
     """An output item begins."""
 
     output_index: int
-    item: OutputMessage
+    item: OutputItem
 
 
 class PartAdded(Struct, frozen=True, tag="response.content_part.added"):
@@ -70,7 +70,59 @@ class ItemDone(Struct, frozen=True, tag="response.output_item.done"):
     """An output item ends, completed or incomplete."""
 
     output_index: int
-    item: OutputMessage
+    item: OutputItem
+
+
+class SummaryPartAdded(Struct, frozen=True, tag="response.reasoning_summary_part.added"):
+    """The summary part of a reasoning item begins."""
+
+    item_id: str
+    output_index: int
+    summary_index: int
+    part: SummaryText
+
+
+class SummaryDelta(Struct, frozen=True, tag="response.reasoning_summary_text.delta"):
+    """The summary grows by `delta`."""
+
+    item_id: str
+    output_index: int
+    summary_index: int
+    delta: str
+
+
+class SummaryDone(Struct, frozen=True, tag="response.reasoning_summary_text.done"):
+    """The summary is whole."""
+
+    item_id: str
+    output_index: int
+    summary_index: int
+    text: str
+
+
+class SummaryPartDone(Struct, frozen=True, tag="response.reasoning_summary_part.done"):
+    """The summary part ends."""
+
+    item_id: str
+    output_index: int
+    summary_index: int
+    part: SummaryText
+
+
+class ArgumentsDelta(Struct, frozen=True, tag="response.function_call_arguments.delta"):
+    """The arguments of a call grow by `delta`."""
+
+    item_id: str
+    output_index: int
+    delta: str
+
+
+class ArgumentsDone(Struct, frozen=True, tag="response.function_call_arguments.done"):
+    """The arguments of a call are whole."""
+
+    item_id: str
+    output_index: int
+    arguments: str
 
 
 class Completed(Struct, frozen=True, tag="response.completed"):
@@ -91,11 +143,11 @@ class Failed(Struct, frozen=True, tag="response.failed"):
     response: Response
 
 
-Event = (
-    Created | InProgress | ItemAdded | PartAdded | TextDelta | TextDone | PartDone | ItemDone
-    | Completed | Incomplete | Failed
-)  # fmt: skip
 Terminal = Completed | Incomplete | Failed
+Event = (
+    Created | InProgress | ItemAdded | ItemDone | PartAdded | TextDelta | TextDone | PartDone
+    | SummaryPartAdded | SummaryDelta | SummaryDone | SummaryPartDone | ArgumentsDelta | ArgumentsDone | Terminal
+)  # fmt: skip
 TERMINAL: dict[str, Callable[[Response], Terminal]] = {
     "response.completed": Completed,
     "response.incomplete": Incomplete,

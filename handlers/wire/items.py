@@ -23,11 +23,20 @@ class InputReasoning(Struct, frozen=True):
 
 
 class InputCall(Struct, frozen=True):
-    """A function call sent back."""
+    """A function call sent back; `namespace` is that of tools which came in one."""
 
     call_id: str
     name: str
     arguments: str = "{}"
+    namespace: str | None = None
+
+
+class InputCustomCall(Struct, frozen=True):
+    """A call of a free-form tool sent back."""
+
+    call_id: str
+    name: str
+    input: str = ""
 
 
 class InputCallOutput(Struct, frozen=True):
@@ -45,6 +54,31 @@ class OutputText(Struct, frozen=True, tag="output_text"):
     logprobs: list[Any] = []
 
 
+class SummaryText(Struct, frozen=True, tag="summary_text"):
+    """The one summary part of a reasoning item."""
+
+    text: str
+
+
+class OutputReasoning(Struct, frozen=True, tag="reasoning"):
+    """What the model thought, in summary form."""
+
+    id: str
+    status: ItemStatus
+    summary: list[SummaryText]
+
+
+class OutputCall(Struct, frozen=True, tag="function_call", omit_defaults=True):
+    """A call the model made; `namespace` is there for tools that came in one."""
+
+    id: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    arguments: str
+    namespace: str | None = None
+
+
 class OutputMessage(Struct, frozen=True, tag="message"):
     """A message the model wrote."""
 
@@ -52,3 +86,6 @@ class OutputMessage(Struct, frozen=True, tag="message"):
     status: ItemStatus
     content: list[OutputText]
     role: Literal["assistant"] = "assistant"
+
+
+OutputItem = OutputMessage | OutputReasoning | OutputCall

@@ -29,21 +29,6 @@ class TextOptions(Struct, frozen=True):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class Tool(Struct, frozen=True):
-    """Any tool; only functions are known, the others are skipped."""
-
-    type: str
-
-
-class FunctionTool(Struct, frozen=True):
-    """A function the model may call; `parameters` is its JSON schema."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
 class CreateResponse(Struct, frozen=True, kw_only=True):
     """What a client may ask for. Limits are Open Responses', save that any positive `max_output_tokens` is served."""
 

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from handlers.wire.items import OutputMessage
+from handlers.wire.items import OutputItem
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -60,7 +60,7 @@ class Response(Struct, frozen=True, kw_only=True):
     model: str
     previous_response_id: str | None
     instructions: str | None
-    output: list[OutputMessage]
+    output: list[OutputItem]
     tools: list[dict[str, Any]]
     tool_choice: str | dict[str, Any]
     truncation: str

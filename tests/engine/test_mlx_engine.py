@@ -1,14 +1,11 @@
 import asyncio
+import json
 import threading
 from types import SimpleNamespace
 
 import mlx.core as mx
 import mlx_lm
 import pytest
-from mlx_lm.models import llama
-from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from engine.channel import UNREAD_PIECES
 from engine.errors import DecodeError, EngineError, LoadError, TemplateError
@@ -21,61 +18,21 @@ from engine.mlx_engine import (
     context_length,
     default_prefill_step_size,
 )
-from engine.pieces import Finish, Sampling, Text
+from engine.pieces import Finish, Reasoning, Sampling, Text, ToolCall
+from tests.engine.tiny import (
+    END,
+    START,
+    THINK,
+    Dictating,
+    Reciting,
+    Watched,
+    load_tokenizer,
+    make_tokenizer,
+    tokens_of,
+)
 
 GREEDY = Sampling(temperature=0, top_p=1, max_tokens=30)
 ENDLESS = Sampling(temperature=0, top_p=1, max_tokens=1_000_000)
-TEMPLATE = (
-    "{% for message in messages %}"
-    "{% if message.role == 'tool' %}{{ raise_exception('No tools here.\nNone.') }}{% endif %}"
-    "<s>{{ message.content }}</s>{% endfor %}{% if add_generation_prompt %}<s>{% endif %}"
-)
-BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
-START, END = len(BYTES), len(BYTES) + 1
-
-
-def make_tokenizer(template=TEMPLATE, **limits):
-    """A token a byte, and two special ones."""
-    tokenizer = Tokenizer(models.BPE(vocab={char: n for n, char in enumerate(BYTES)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(["<s>", "</s>"])
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, chat_template=template, **limits)
-    return TokenizerWrapper(fast, BPEStreamingDetokenizer, eos_token_ids=[END])
-
-
-def tokens_of(text):
-    return make_tokenizer().encode(text, add_special_tokens=False)
-
-
-class Watched(llama.Model):
-    """A random tiny llama that tells of each call before it computes it."""
-
-    def __init__(self, before_call=lambda _: None, **args):
-        mx.random.seed(0)
-        shape = {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128, "vocab_size": END + 1}
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-        super().__init__(llama.ModelArgs(model_type="llama", rms_norm_eps=1e-5, **shape, **heads, **args))
-        self.calls = 0
-        self.before_call = before_call
-
-    def __call__(self, inputs, **kwargs):
-        self.calls += 1
-        self.before_call(self.calls)
-        return super().__call__(inputs, **kwargs)
-
-
-class Reciting(Watched):
-    """Follows each token by the one that follows it in `tokens`, and then by the end of the sequence."""
-
-    def __init__(self, tokens):
-        super().__init__()
-        after = dict(zip(tokens, [*tokens[1:], END], strict=True))
-        self.after = mx.array([after.get(token, END) for token in range(END + 1)])
-
-    def __call__(self, inputs, **kwargs):
-        super().__call__(inputs, **kwargs)
-        return mx.where(mx.arange(END + 1) == self.after[inputs][..., None], 0.0, -100.0)
 
 
 class Gate:
@@ -220,6 +177,65 @@ async def test_decodes_take_their_turns(start):
     assert heard[-1].prompt_tokens == 5
     assert first.is_closed
     assert (await pieces_of(first))[-1].prompt_tokens == 1
+
+
+# Markers
+
+
+@pytest.fixture
+async def dictate(start, tmp_path):
+    """Load an engine whose model knows think blocks and tool calls, and answers the prompt with a text."""
+    tokenizer = load_tokenizer(tmp_path)
+
+    async def dictate(text, prompt="?"):
+        answer, prompt = (tokenizer.encode(said, add_special_tokens=False) for said in (text, prompt))
+        model = lambda: Dictating(answer, len(prompt), vocab_size=END + 1 + len(THINK))  # noqa: E731
+        engine, _ = await start(model, lambda: tokenizer)
+        return engine, prompt
+
+    return dictate
+
+
+TOOLS = [{"type": "function", "function": {"name": "time", "description": "", "parameters": {}}}]
+CALL = '<tool_call>{"name": "time", "arguments": {}}</tool_call>'
+
+
+async def test_reasoning_text_and_calls_are_told_apart(dictate):
+    engine, prompt = await dictate(f"<think>Hm.</think>\n\nOK{CALL}")
+
+    pieces = await pieces_of(engine.decode(prompt, ENDLESS, TOOLS))
+
+    assert [piece for piece in pieces if piece != Text("")] == [
+        *(Reasoning(character) for character in "Hm."),
+        *(Text(character) for character in "OK"),
+        ToolCall(name="time", arguments="{}"),
+        Finish(reason="stop", prompt_tokens=1, completion_tokens=len(pieces) - 1, reasoning_tokens=4),
+    ]
+
+
+async def test_without_tools_a_call_is_text(dictate):
+    engine, prompt = await dictate(CALL)
+
+    assert text_of(await pieces_of(engine.decode(prompt, ENDLESS))) == CALL
+
+
+async def test_a_prompt_may_open_the_think_block(dictate):
+    engine, prompt = await dictate("Hm.</think>OK", prompt="<s><think>\n")
+
+    pieces = await pieces_of(engine.decode(prompt, ENDLESS))
+
+    assert pieces[0] == Reasoning("H")
+    assert text_of(pieces) == "OK"
+    assert pieces[-1].reasoning_tokens == 4
+
+
+async def test_every_token_in_a_tool_block_gives_a_piece_so_that_a_cancel_is_seen(dictate):
+    engine, prompt = await dictate(CALL)
+
+    pieces = await pieces_of(engine.decode(prompt, Sampling(temperature=0, top_p=1, max_tokens=20), TOOLS))
+
+    assert pieces[:-1] == [Text("")] * 20
+    assert pieces[-1].reason == "length"
 
 
 # Stopping
@@ -497,3 +513,24 @@ async def test_a_tokenizer_without_a_template_is_refused(start):
 
     with pytest.raises(TemplateError, match="no chat template"):
         await engine.tokenize([{"role": "user", "content": "Hi"}])
+
+
+async def test_tools_reach_the_template(dictate):
+    engine, _ = await dictate("")
+
+    prompt = await engine.tokenize([{"role": "user", "content": "Hi"}], TOOLS)
+
+    assert prompt == [START, *tokens_of("Hi"), END, START, *tokens_of(json.dumps(TOOLS))]
+
+
+async def test_a_template_may_ignore_tools(start):
+    engine, _ = await start()
+    messages = [{"role": "user", "content": "Hi"}]
+
+    assert await engine.tokenize(messages, TOOLS) == await engine.tokenize(messages)
+
+
+async def test_a_tokenizer_that_knows_no_calls_gives_text(start):
+    engine, _ = await start(lambda: Dictating(tokens_of(CALL), 1))
+
+    assert text_of(await pieces_of(engine.decode(tokens_of("?"), ENDLESS, TOOLS))) == CALL

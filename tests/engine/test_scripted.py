@@ -3,8 +3,8 @@ import asyncio
 import pytest
 
 from engine.errors import DecodeError, TemplateError
-from engine.pieces import Finish, Sampling, Text
-from engine.scripted import Pause, ScriptedEngine, say
+from engine.pieces import Finish, Reasoning, Sampling, Text, ToolCall
+from engine.scripted import Pause, ScriptedEngine, call, say, stop, think
 
 SAMPLING = Sampling(temperature=0, top_p=1, max_tokens=10)
 FINISH = Finish(reason="stop", prompt_tokens=3, completion_tokens=2)
@@ -18,6 +18,19 @@ async def test_a_decode_plays_the_script():
     engine = ScriptedEngine(say("Hello ", "world", prompt_tokens=3))
 
     assert await pieces_of(engine.decode([1, 2, 3], SAMPLING)) == [Text("Hello "), Text("world"), FINISH]
+
+
+async def test_a_script_can_hold_reasoning_and_calls():
+    calls = call("time", '{"zone":"CET"}', "call_7") + call("weather", {"city": "Oslo"})
+    engine = ScriptedEngine(think("Look ", "it up.") + calls + stop("length", reasoning_tokens=2))
+
+    assert await pieces_of(engine.decode([], SAMPLING)) == [
+        Reasoning("Look "),
+        Reasoning("it up."),
+        ToolCall(name="time", arguments='{"zone":"CET"}', call_id="call_7"),
+        ToolCall(name="weather", arguments='{"city": "Oslo"}'),
+        Finish(reason="length", prompt_tokens=0, completion_tokens=0, reasoning_tokens=2),
+    ]
 
 
 async def test_the_same_script_is_played_for_every_decode():
@@ -119,6 +132,17 @@ async def test_it_remembers_what_it_was_asked():
     assert prompt == [1, 2, 1]
     assert engine.conversations == [messages]
     assert engine.decodes == [([1, 2, 1], SAMPLING)]
+
+
+async def test_it_remembers_the_tools_it_was_given():
+    engine = ScriptedEngine(say("Hello"))
+    tools = [{"type": "function", "function": {"name": "time"}}]
+
+    for given in (tools, None):
+        engine.decode(await engine.tokenize([], given), SAMPLING, given)
+
+    assert engine.tools_templated == [tools, None]
+    assert engine.tools_decoded == [tools, None]
 
 
 async def test_a_longer_conversation_starts_with_the_tokens_of_the_shorter():

@@ -2,6 +2,11 @@
 
 import json
 
+WHOLE = {
+    "response.output_text": "text",
+    "response.reasoning_summary_text": "text",
+    "response.function_call_arguments": "arguments",
+}
 TERMINALS = {"response.completed", "response.incomplete", "response.failed"}
 
 
@@ -36,7 +41,7 @@ def _assert_pairs(events: list[dict]) -> None:
     open_items: dict[int, dict] = {}
     for event in events:
         if event["type"] == "response.output_item.added":
-            assert event["output_index"] not in open_items
+            assert not open_items, "one item is open at a time"
             open_items[event["output_index"]] = event["item"]
         if event["type"] == "response.output_item.done":
             added = open_items.pop(event["output_index"])
@@ -45,12 +50,12 @@ def _assert_pairs(events: list[dict]) -> None:
 
 
 def _assert_parts(events: list[dict]) -> None:
-    open_parts: set[tuple[int, int]] = set()
+    open_parts: set[str] = set()
     for event in events:
-        if event["type"] == "response.content_part.added":
-            open_parts.add((event["output_index"], event["content_index"]))
-        if event["type"] == "response.content_part.done":
-            open_parts.remove((event["output_index"], event["content_index"]))
+        if event["type"].endswith("_part.added"):
+            open_parts.add(event["item_id"])
+        if event["type"].endswith("_part.done"):
+            open_parts.remove(event["item_id"])
         if event["type"] == "response.output_item.done":
             assert not open_parts
     assert not open_parts
@@ -59,11 +64,12 @@ def _assert_parts(events: list[dict]) -> None:
 def _assert_texts(events: list[dict]) -> None:
     joined: dict[str, str] = {}
     for event in events:
-        if event["type"] == "response.output_text.delta":
+        stem, _, last = event["type"].rpartition(".")
+        if last == "delta":
             assert event["delta"]
             joined[event["item_id"]] = joined.get(event["item_id"], "") + event["delta"]
-        if event["type"] == "response.output_text.done":
-            assert event["text"] == joined.pop(event["item_id"])
+        if last == "done" and stem in WHOLE:
+            assert event[WHOLE[stem]] == joined.pop(event["item_id"])
     assert not joined
 
 

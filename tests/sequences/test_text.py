@@ -4,6 +4,7 @@ import pytest
 
 from engine.errors import DecodeError
 from engine.pieces import Text
+from engine.scripted import call, stop, think
 from tests.doubles import say
 from tests.sequences.laws import assert_laws, to_events
 
@@ -16,6 +17,21 @@ SCENARIOS = {
     "failure_before_the_first_token": [DecodeError("out of memory")],
     "failure_after_the_first_token": [Text("The"), Text(" cap"), DecodeError("out of memory")],
     "engine_ends_without_saying_why": [Text("The")],
+    "model_ends_with_an_error": [Text("The"), *stop("error")],
+    "reasoning_then_text": think("Look", " it up.") + say("Paris", "."),
+    "reasoning_only": think("Hm.") + stop(),
+    "reasoning_cut": think("Hm", "m") + stop("length"),
+    "text_reasoning_text": [Text("First."), *think("Then?"), Text("Second."), *stop()],
+    "text_then_two_calls": [
+        Text("I look."),
+        *call("weather", {"city": "Oslo"}, "call_9"),
+        *call("time", "{}"),
+        *stop(),
+    ],
+    "one_call": call("weather", {"city": "Oslo"}) + stop(),
+    "reasoning_then_a_call": think("Look it up.") + call("weather", {"city": "Oslo"}) + stop(),
+    "a_call_cut_by_the_limit": [Text("I look."), *call("weather", "{}"), *stop("length")],
+    "a_call_of_a_failed_turn": [Text("I look."), *call("weather", "{}"), DecodeError("broken")],
     "step_crashes_midway": [Text("The"), ZeroDivisionError()],
 }
 
@@ -69,5 +85,5 @@ async def test_a_chained_turn(client, engine, sse):
 def _unnumbered(response: dict) -> dict:
     text = str(response)
     for item in response["output"]:
-        text = text.replace(item["id"], "msg")
+        text = text.replace(item["id"], "item").replace(item.get("call_id", item["id"]), "call")
     return text.replace(response["id"], "resp")

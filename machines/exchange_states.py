@@ -1,0 +1,31 @@
+"""The states of one request, and those that events share."""
+
+from enum import Enum
+
+
+class State(Enum):
+    """Where a request stands."""
+
+    ROUTING = "matching the route"
+    VALIDATING = "checking the body"
+    BINDING = "finding the model"
+    RESOLVING = "resolving the chain"
+    AWAITING_WRITE = "waiting for a write in flight"
+    PREPARING = "making the prompt"
+    QUEUED = "waiting for the model"
+    DISPATCHING = "decoding"
+    EMITTING = "sending the terminal event"
+    FAILING = "sending the failure"
+    PERSISTING = "writing the row"
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED, State.ABANDONED})
+UNSEEN = (State.ROUTING, State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING,
+          State.QUEUED)  # fmt: skip
+# BINDING never waits; after the terminal event left, a client that leaves changes nothing
+LEAVABLE = tuple(state for state in State if state not in {*FINAL, State.BINDING, State.PERSISTING})
+WAITING = (State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED)

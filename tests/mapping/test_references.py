@@ -1,0 +1,76 @@
+"""Items that are named, not sent; parts a text model cannot see; items nobody here knows."""
+
+import pytest
+
+from engine.scripted import think
+from tests.doubles import say
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+NOTE = "[An image was attached here, which this model cannot see.]"
+
+
+async def test_a_reference_is_the_stored_item(client, engine):
+    engine.script = think("Look it up.") + say("Paris.")
+    first = await client.post(input="Capital of France?")
+    references = [{"type": "item_reference", "id": item["id"]} for item in first.json["output"]]
+
+    reply = await client.post(
+        input=[{"role": "user", "content": "Hi"}, *references, {"role": "user", "content": "So?"}]
+    )
+
+    assert reply.status_code == 200
+    assert engine.conversations[-1] == [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Paris.", "reasoning_content": "Look it up."},
+        {"role": "user", "content": "So?"},
+    ]
+
+
+@pytest.mark.parametrize("reference", [{}, {"id": 5}, {"id": None}])
+async def test_a_reference_without_an_id_is_named_by_its_path(client, reference):
+    reply = await client.post(input=[{"type": "item_reference", **reference}])
+
+    assert (reply.status_code, reply.json["error"]["param"]) == (400, "input[0].id")
+
+
+@pytest.mark.parametrize("item_id", ["", "rs", "rs_", "resp_1", "rs_100", "x" * 5000, "rs_{0}"])
+async def test_a_reference_to_nothing_is_a_404(client, item_id):
+    reply = await client.post(input=[{"type": "item_reference", "id": item_id}])
+
+    assert (reply.status_code, reply.json["error"]["code"]) == (404, "item_not_found")
+
+
+async def test_an_image_becomes_a_note_and_a_header_says_so(client, engine):
+    engine.script = say("I cannot see it.")
+    shot = {
+        "type": "function_call_output",
+        "call_id": "call_1",
+        "output": [{"type": "input_text", "text": "Shot:"}, IMAGE],
+    }
+    echo = {"type": "function_call", "call_id": "call_1", "name": "shoot", "arguments": "{}"}
+
+    reply = await client.post(input=[{"role": "user", "content": [IMAGE]}, echo, shot])
+
+    assert reply.status_code == 200
+    assert reply.headers["X-Interlock-Warning"] == "unseen parts: 2"
+    contents = [message["content"] for message in engine.conversations[-1]]
+    assert contents == [NOTE, "", f"Shot:{NOTE}"]
+
+
+async def test_items_nobody_knows_keep_their_words_or_are_skipped(client, engine):
+    engine.script = say("Yes.")
+    items = [
+        {"type": "agent_message", "content": [{"type": "text", "text": "From another agent."}]},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "custom_tool_call", "call_id": "call_1", "name": "patch", "input": "*** Begin"},
+        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "Done."},
+        {"role": "user", "content": "Go on."},
+    ]
+
+    reply = await client.post(input=items)
+
+    assert reply.status_code == 200
+    first, answer, last = engine.conversations[-1]
+    assert first["content"] == "From another agent."
+    assert first["tool_calls"][0]["function"] == {"name": "patch", "arguments": {"input": "*** Begin"}}
+    assert (answer["content"], last["content"]) == ("Done.", "Go on.")

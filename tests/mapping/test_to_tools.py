@@ -1,0 +1,143 @@
+"""Tools: what the model is shown, what is skipped, and the names the client knows."""
+
+import msgspec
+import pytest
+
+from engine.pieces import Finish
+from engine.scripted import call, stop
+from handlers.mapping.to_tools import ToolName, UnknownChoiceError, to_toolbox
+from handlers.wire.request import CreateResponse
+from tests.doubles import say
+
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "$defs": {}}, "strict": True}
+TIME = {"type": "function", "name": "time", "description": None, "parameters": None}
+SPACE = {"type": "namespace", "name": "clock", "description": "", "tools": [TIME, {"type": "custom", "name": "x"}]}
+
+
+def toolbox(*tools, choice=None):
+    return to_toolbox(msgspec.convert({"tools": list(tools), "tool_choice": choice}, CreateResponse))
+
+
+def names(*tools, choice=None):
+    return [tool["function"]["name"] for tool in toolbox(*tools, choice=choice).tools]
+
+
+def test_a_function_keeps_its_whole_schema():
+    assert toolbox(WEATHER).tools == [
+        {"type": "function", "function": {"name": "weather", "description": "",
+                                          "parameters": {"type": "object", "$defs": {}}}},
+    ]  # fmt: skip
+
+
+def test_tools_of_other_types_are_skipped():
+    assert names({"type": "web_search", "external_web_access": False}, WEATHER, {"type": "custom", "name": "p"}) == [
+        "weather"
+    ]
+
+
+def test_a_namespace_is_flattened_and_restored():
+    box = toolbox(SPACE, WEATHER)
+
+    assert [tool["function"]["name"] for tool in box.tools] == ["clock__time", "weather"]
+    assert box.restore("clock__time") == ToolName("time", "clock")
+    assert box.restore("weather") == ToolName("weather", None)
+    assert box.restore("made__up") == ToolName("made__up", None)
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered"),
+    [
+        (None, ["weather", "clock__time"]),
+        ("auto", ["weather", "clock__time"]),
+        ("required", ["weather", "clock__time"]),
+        ("none", []),
+        ({"type": "function", "name": "weather"}, ["weather"]),
+        ({"type": "function", "name": "time", "namespace": "clock"}, ["clock__time"]),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}, ["weather"]),
+        ({"type": "allowed_tools", "mode": "none", "tools": [{"type": "function", "name": "weather"}]}, []),
+        ({"type": "allowed_tools", "tools": [{"type": "web_search"}]}, []),
+    ],
+)
+def test_the_choice_says_what_is_offered(choice, offered):
+    assert names(WEATHER, SPACE, choice=choice) == offered
+
+
+def test_a_choice_of_a_tool_that_is_not_there_is_unknown():
+    with pytest.raises(UnknownChoiceError):
+        toolbox(WEATHER, choice={"type": "function", "name": "time"})
+
+
+async def test_a_call_and_its_output_are_one_conversation(client, engine):
+    engine.script = call("clock__time", {"zone": "CET"}, "call_1") + stop()
+    first = await client.post(input="What time is it?", tools=[SPACE, WEATHER])
+    engine.script = say("Noon.")
+
+    second = await client.post(
+        input=[
+            {"type": "function_call", "call_id": "call_1", "name": "time", "namespace": "clock", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "12:00"},
+            {"role": "user", "content": "In a word."},
+        ],
+        tools=[SPACE, WEATHER],
+        previous_response_id=first.json["id"],
+    )
+
+    made = first.json["output"][0]
+    assert (made["name"], made["namespace"], made["call_id"]) == ("time", "clock", "call_1")
+    assert second.status_code == 200
+    assert [tool["function"]["name"] for tool in engine.tools_templated[-1]] == ["clock__time", "weather"]
+    assert engine.conversations[-1] == [
+        {"role": "user", "content": "What time is it?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "clock__time", "arguments": {"zone": "CET"}}}
+            ],
+        },
+        {"role": "tool", "content": "12:00", "tool_call_id": "call_1"},
+        {"role": "user", "content": "In a word."},
+    ]
+
+
+async def test_outputs_are_put_in_the_order_of_their_calls(client, engine):
+    engine.script = call("weather", "{}", "call_1") + call("weather", "{}", "call_2") + stop()
+    first = await client.post(input="Weather?", tools=[WEATHER])
+    engine.script = say("Rain.")
+    outputs = [{"type": "function_call_output", "call_id": name, "output": name} for name in ("call_2", "call_1")]
+
+    reply = await client.post(input=outputs, tools=[WEATHER], previous_response_id=first.json["id"])
+
+    assert reply.status_code == 200
+    assert [m["content"] for m in engine.conversations[-1] if m["role"] == "tool"] == ["call_1", "call_2"]
+
+
+async def test_a_plain_turn_follows_once_all_calls_are_answered(client, engine):
+    engine.script = call("weather", "{}", "call_1") + stop()
+    first = await client.post(input="Weather?", tools=[WEATHER])
+    engine.script = say("Rain.")
+    answered = await client.post(
+        input=[{"type": "function_call_output", "call_id": "call_1", "output": "Rain"}],
+        previous_response_id=first.json["id"],
+    )
+
+    reply = await client.post(input="Thanks.", previous_response_id=answered.json["id"])
+
+    assert reply.status_code == 200
+
+
+async def test_without_parallel_calls_one_is_shown(client, engine):
+    engine.script = call("weather", "{}", "call_1") + call("weather", "{}", "call_2") + stop()
+
+    reply = await client.post(input="Weather?", tools=[WEATHER], parallel_tool_calls=False)
+
+    assert [item["call_id"] for item in reply.json["output"]] == ["call_1"]
+
+
+async def test_reasoning_is_counted_and_comes_back(client, engine):
+    engine.script = [*stop(reasoning_tokens=3)]
+    assert isinstance(engine.script[-1], Finish)
+
+    reply = await client.post(input="Hello")
+
+    assert reply.json["usage"]["output_tokens_details"]["reasoning_tokens"] == 3
