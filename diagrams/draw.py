@@ -10,6 +10,8 @@ from diagrams.mermaid import to_mermaid
 from diagrams.sketch import Sketch
 from machines.exchange import EXCHANGE, FAILURES, REFUSALS, TERMINALS, State
 from machines.output import OUTPUT
+from machines.write import WRITE
+from machines.write import State as Writing
 
 HERE = Path(__file__).parent
 
@@ -28,6 +30,17 @@ SKETCHES = (
         TERMINALS,
     ),
     Sketch(OUTPUT, "the output items of one response while the model decodes"),
+    Sketch(
+        WRITE,
+        "the write of one stored response",
+        {
+            Writing.WEDGED: "failed",
+            Writing.EXPIRED: "failed",
+            Writing.FAILED: "failed",
+            Writing.LOST: "failed",
+            Writing.RELEASED: "abandoned",
+        },
+    ),
 )
 
 

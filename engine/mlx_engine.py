@@ -41,7 +41,7 @@ EXIT_SECONDS = 5.0
 # Where nothing states a limit, refuse nothing: above any context length in use.
 UNKNOWN_CONTEXT_LENGTH = 1 << 20
 # A template refuses by raising, or trips over a message it was not written for.
-UNTEMPLATABLE = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError)
+UNTEMPLATABLE = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, RecursionError)
 CONTEXT_LENGTH_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length")
 
 

@@ -20,6 +20,8 @@ from handlers.steps import start
 from handlers.watch import KEY, DisconnectWatch
 from machines.driver import interrupt
 from machines.exchange import EXCHANGE
+from storage.errors import StoreError
+from storage.store import Store
 
 log = logging.getLogger("interlock.app")
 
@@ -64,11 +66,24 @@ class Lifespan:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._sweeper: asyncio.Task[None] | None = None
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:
         task = asyncio.create_task(self._load(), name="load")
         self._services.running.add(task)
         task.add_done_callback(self._services.running.discard)
+        if self._services.store is not None:
+            self._sweeper = asyncio.create_task(self._sweep(self._services.store), name="sweep")
+
+    async def _sweep(self, store: Store) -> None:
+        settings = self._services.settings
+        while True:
+            await asyncio.sleep(settings.sweep_seconds)
+            self._services.writes.sweep()
+            try:
+                await store.sweep(int(self._services.clock()), settings.trace_retention_seconds)
+            except StoreError as error:
+                log.warning("expired rows could not be deleted: %s", error, exc_info=error.__cause__)
 
     async def _load(self) -> None:
         bindings = self._services.models.values()
@@ -82,6 +97,8 @@ class Lifespan:
             self._services.announce(binding.name)
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for binding in self._services.models.values():
             await binding.engine.close()
         if self._services.store is not None:

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 from transitions import EventData
 
 from engine.pieces import Decoding, Finish
@@ -22,7 +22,7 @@ from handlers.wire.response import Response
 from machines.driver import Driven, interrupt
 from machines.exchange import EXCHANGE, FAILURES, REFUSALS, State
 from machines.table import Refusal
-from storage.rows import ResponseRow
+from storage.rows import ExchangeRow, Lookup, ResponseRow
 
 log = logging.getLogger("interlock.exchange")
 NAMED = ("model", "response_id", "previous_response_id", "param")  # facts that the log line gives
@@ -64,6 +64,8 @@ class Exchange(Driven):
         self.history: list[Message] = []
         self.finish: Finish | None = None
         self.decoding: Decoding | None = None
+        self.probed: Lookup | None = None
+        self.expires_at = 0  # Unix seconds, known once the answer has ended
         self._reserved: str | None = None
 
     async def say(self, event: Event) -> None:
@@ -114,12 +116,32 @@ class Exchange(Driven):
 
     def reserve_row(self, _: EventData) -> None:
         if self.head.store:
+            asked = self.request.metadata
+            seconds = asked.get("retention_seconds") if isinstance(asked, dict) else None
+            self.expires_at = int(self.services.clock()) + (seconds or self.services.settings.retention_seconds)
+            ends = [row.expires_at for row in self.chain if row.expires_at is not None]
             self._reserved = self.head.id
-            self.services.pending.reserve(self.head.id)
+            self.services.writes.reserve(self.head.id, min([self.expires_at, *ends]))
 
     def release_row(self, _: EventData) -> None:
         if self._reserved is not None:
-            self.services.pending.release(self._reserved)
+            self.services.writes.release(self._reserved)
+
+    def trace_row(self) -> ExchangeRow:
+        """Give the trace as it is kept: no content."""
+        moves = [[move.event, move.source.name, move.target.name, round(move.ms, 3)] for move in self.trace]
+        return ExchangeRow(
+            id=self.id,
+            ended_at=int(self.services.clock()),
+            method=self.incoming.method,
+            path=self.incoming.path,
+            state=self.state.name,
+            event=self.event,
+            status=REFUSALS[self.event].status.value if self.state is State.REFUSED else None,
+            model=self.facts.get("model"),
+            response_id=self.facts.get("response_id"),
+            moves=json.encode(moves).decode(),
+        )
 
     def report(self) -> None:
         """Log how the exchange went: one line, with the milliseconds in each state and what ended it; no content."""

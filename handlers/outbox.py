@@ -1,11 +1,17 @@
 """The frames of one exchange, on their way to the one reader that is its HTTP response."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from handlers.wire.events import Event
 
 LIMIT = 32  # events a slow reader may be behind before the engine pauses
+PATIENCE = 30.0  # seconds a reader may stand still before it is given up
+
+
+class ReaderStalledError(Exception):
+    """The reader has taken nothing for too long."""
 
 
 class Outbox:
@@ -19,16 +25,27 @@ class Outbox:
         self._count = 0
 
     async def put(self, event: Event) -> None:
-        """Give an event its number and queue it, waiting while the reader is too far behind."""
-        await self._room.acquire()
+        """Give an event its number and queue it, waiting while the reader is too far behind.
+
+        Raises ReaderStalledError.
+        """
+        await self._with_patience(self._room.acquire())
         self._events.put_nowait((self._count, event))
         self._count += 1
         self._spoken.set()
 
     async def deliver(self, event: Event) -> None:
-        """Queue the terminal event and wait until its reader says that it left."""
+        """Queue the terminal event and wait until its reader says that it left. Raises ReaderStalledError."""
         await self.put(event)
-        await self._seen.wait()
+        await self._with_patience(self._seen.wait())
+
+    async def _with_patience(self, waiting: Coroutine[Any, Any, Any]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await waiting
+        except TimeoutError:
+            msg = f"the client took nothing for {PATIENCE:g} s"
+            raise ReaderStalledError(msg) from None
 
     def acknowledge(self) -> None:
         """Say that the terminal event was handed to the connection and the client had not left."""

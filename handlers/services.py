@@ -9,8 +9,8 @@ from msgspec import Struct, field
 
 from handlers.models import Binding
 from handlers.settings import Settings
+from handlers.writes import Writes
 from machines.driver import Driven
-from storage.pending import PendingWrites
 from storage.store import Store
 
 
@@ -29,7 +29,7 @@ class Services(Struct, kw_only=True):
     settings: Settings
     models: dict[str, Binding]
     store: Store | None
-    pending: PendingWrites = field(default_factory=PendingWrites)
+    writes: Writes = field(default_factory=Writes)
     running: set[asyncio.Task[None]] = field(default_factory=set)
     exchanges: set[Driven] = field(default_factory=set)
     boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))

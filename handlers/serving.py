@@ -10,6 +10,7 @@ from engine.starter import NAME, ensure_starter
 from handlers.models import Binding, Slots
 from handlers.services import Services
 from handlers.settings import MEMORY, Settings
+from handlers.writes import Writes
 from storage.store import open_store
 
 log = logging.getLogger("interlock")
@@ -47,6 +48,7 @@ def to_services(settings: Settings) -> Services:
             for name, source in sources.items()
         },
         store=store,
+        writes=Writes(settings.persist_hard_ms / 1000, settings.marker_ttl_ms / 1000),
         announce=lambda name: announce(settings, name),
         give_up=give_up,
     )

@@ -1,13 +1,20 @@
 """What an operator may set, read from the environment once."""
 
+import logging
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from platformdirs import user_data_path
 
+log = logging.getLogger("interlock.settings")
+
 MEMORY = ":memory:"
+LARGEST = 2**53 - 1
 
 
 class SettingsError(Exception):
@@ -24,7 +31,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 10 * 1024 * 1024
     queue_limit: int = 16
     write_wait_ms: int = 2000
-    retention_seconds: int = 604800
+    persist_wait_ms: int = 5000
+    persist_hard_ms: int = 60_000  # 0 never gives up
+    marker_ttl_ms: int = 300_000
+    max_chain_depth: int = 1000
+    sweep_seconds: int = 300
+    retention_seconds: int = 604_800
+    trace_retention_seconds: int = 604_800  # 0 keeps no traces
     images: str = "note"
 
 
@@ -34,18 +47,10 @@ def default_db() -> str:
 
 
 def from_env(env: Mapping[str, str] = os.environ) -> Settings:
-    """Read the settings. Raises SettingsError."""
-    db = env.get("INTERLOCK_DB") or default_db()
-    return Settings(
-        models=to_models(_split(env.get("INTERLOCK_MODELS", ""))),
-        db=None if db == "none" else db,
-        port=_integer(env, "INTERLOCK_PORT", 8080, range(65536)),
-        max_body_bytes=_integer(env, "INTERLOCK_MAX_BODY_BYTES", 10 * 1024 * 1024),
-        queue_limit=_integer(env, "MLX_MAX_QUEUE_DEPTH_PER_MODEL", 16),
-        write_wait_ms=_integer(env, "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS", 2000),
-        retention_seconds=_integer(env, "MLX_RESPONSE_RETENTION_SECONDS", 604800),
-        images=_choice(env, "INTERLOCK_IMAGES", ("note", "refuse")),
-    )
+    """Read the settings; what is unset or blank has its default. Raises SettingsError."""
+    given = {name: env.get(name, "").strip(" \t\r") for name in READERS}
+    read = {field: reader(name, given[name]) for name, (field, reader) in READERS.items() if given[name]}
+    return Settings(**{"db": default_db(), **read})
 
 
 def to_models(named: list[str]) -> dict[str, str]:
@@ -63,24 +68,63 @@ def to_models(named: list[str]) -> dict[str, str]:
     return models
 
 
-def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    text = env.get(name, "").strip() or choices[0]
-    if text not in choices:
-        msg = f"{name} takes {' or '.join(choices)}, not {text!r}."
-        raise SettingsError(msg)
-    return text
+def _models(_: str, text: str) -> dict[str, str]:
+    # paths may have commas in them, so lines win over commas
+    return to_models(text.split("\n" if "\n" in text else ","))
 
 
-def _split(models: str) -> list[str]:
-    """Split at commas, or, if there are several lines, at those: paths may have commas in them."""
-    return models.split("\n" if "\n" in models else ",")
+def _db(_: str, text: str) -> str | None:
+    return None if text == "none" else text
 
 
-def _integer(env: Mapping[str, str], name: str, default: int, allowed: range = range(1, 2**53)) -> int:
-    text = env.get(name, "").strip()
-    if not text:
-        return default
+def _whole(name: str, text: str, allowed: range = range(1, LARGEST + 1)) -> int:
     if not text.isascii() or not text.isdigit() or int(text[:20]) not in allowed:
         msg = f"{name} takes a whole number from {allowed[0]} to {allowed[-1]}, not {text!r}."
         raise SettingsError(msg)
     return int(text)
+
+
+def _word(name: str, text: str, meanings: Mapping[str, Any]) -> Any:
+    if text.lower() not in meanings:
+        msg = f"{name} takes {' or '.join(meanings)}, not {text!r}."
+        raise SettingsError(msg)
+    return meanings[text.lower()]
+
+
+def _milliseconds(name: str, text: str, default: int, least: int = 1) -> int:
+    """Read as the reference does: any number, and what is none falls back to the default."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if 0 <= number <= LARGEST and math.ceil(number) >= least:
+        return math.ceil(number)
+    log.warning("%s takes a number of milliseconds from %d, not %r; it stays at %d", name, least, text, default)
+    return default
+
+
+DEFAULTS = Settings()
+_at_least_0 = partial(_whole, allowed=range(LARGEST + 1))
+
+READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "INTERLOCK_MODELS": ("models", _models),
+    "INTERLOCK_DB": ("db", _db),
+    "INTERLOCK_PORT": ("port", partial(_whole, allowed=range(65536))),
+    "INTERLOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole),
+    "MLX_MAX_QUEUE_DEPTH_PER_MODEL": ("queue_limit", _whole),
+    "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS": ("write_wait_ms", partial(_milliseconds, default=DEFAULTS.write_wait_ms)),
+    "MLX_POST_COMMIT_PERSIST_TIMEOUT_MS": ("persist_wait_ms", partial(_milliseconds, default=DEFAULTS.persist_wait_ms)),
+    "MLX_POST_COMMIT_PERSIST_HARD_TIMEOUT_MS": (
+        "persist_hard_ms",
+        partial(_milliseconds, default=DEFAULTS.persist_hard_ms, least=0),
+    ),
+    "MLX_HARD_TIMEOUT_MARKER_TTL_MS": (
+        "marker_ttl_ms",
+        partial(_milliseconds, default=DEFAULTS.marker_ttl_ms, least=0),
+    ),
+    "MLX_RESPONSE_RETENTION_SECONDS": ("retention_seconds", _whole),
+    "INTERLOCK_MAX_CHAIN_DEPTH": ("max_chain_depth", _whole),
+    "INTERLOCK_SWEEP_SECONDS": ("sweep_seconds", _whole),
+    "INTERLOCK_TRACE_RETENTION_SECONDS": ("trace_retention_seconds", _at_least_0),
+    "INTERLOCK_IMAGES": ("images", partial(_word, meanings={"note": "note", "refuse": "refuse"})),
+}

@@ -40,15 +40,23 @@ class Driven:
 
 
 def fire(machine: Machine, driven: Driven, event: str) -> None:
-    """Make the move of `event`, and record it. Raises MachineError, nothing changed, if no row allows it."""
+    """Make the move of `event`, and record it. Raises MachineError, nothing changed, if no row allows it.
+
+    What a callback raises is raised on, after the move was recorded.
+    """
     if event not in machine.events:
         msg = f"No row is named {event!r}."
         raise MachineError(msg)
     source, left = driven.state, time.monotonic()
-    machine.events[event].trigger(driven)
-    driven.event = event
-    driven.trace.append(Move(event, source, driven.state, (left - driven.entered) * 1000))
-    driven.entered = left
+    if source.name not in machine.events[event].transitions:
+        msg = f"No row lets {event!r} leave {source.name}."
+        raise MachineError(msg)
+    try:
+        machine.events[event].trigger(driven)
+    finally:
+        driven.event = event
+        driven.trace.append(Move(event, source, driven.state, (left - driven.entered) * 1000))
+        driven.entered = left
 
 
 def interrupt(table: Table, driven: Driven, event: str) -> None:
@@ -75,8 +83,8 @@ async def drive(
         event = _interruption(table, driven) or await _happened(table, driven, steps[driven.state], event_for)
         try:
             fire(machine, driven, _interruption(table, driven) or event)
-        except MachineError:
-            log.exception("%s: no row lets %r leave %r", driven.id, event, driven.state.value)
+        except Exception:
+            log.exception("%s: the move %r failed while %s", driven.id, event, driven.state.value)
             fire(machine, driven, table.crashed)
 
 

@@ -57,6 +57,15 @@ REFUSALS = {
     "chain_unreadable":   Refusal((State.RESOLVING, State.PREPARING), HTTPStatus(500), "server_error", None,
                                   "previous_response_id",
                                   "Failed to retrieve previous response: the store could not read it."),
+    "chain_too_deep":     Refusal((State.RESOLVING,), HTTPStatus(400), IRE, "chain_too_deep", "previous_response_id",
+                                  "The chain of {previous_response_id!r} has {depth} responses and this server follows "
+                                  "at most {limit}; start a new chain."),
+    "chain_cyclic":       Refusal((State.RESOLVING,), HTTPStatus(400), IRE, "chain_cyclic", "previous_response_id",
+                                  "The chain of {previous_response_id!r} leads back to itself; start a new chain."),
+    "write_wedged":       Refusal((State.RESOLVING,), HTTPStatus(503), "storage_timeout", None,
+                                  "previous_response_id",
+                                  "The write of {previous_response_id!r} is stuck; retry with the same id.",
+                                  retry_after=5),
     "identity_unreadable": Refusal((State.RESOLVING,), HTTPStatus(400), IRE, None, "previous_response_id",
                                   "The stored configuration of {previous_response_id!r} cannot be read, so its model "
                                   "cannot be verified; start a new chain."),
@@ -66,6 +75,9 @@ REFUSALS = {
     "instance_changed":   Refusal((State.RESOLVING,), HTTPStatus(400), IRE, None, "model",
                                   "The chain of {previous_response_id!r} belongs to a different instance of model "
                                   "{model!r} (it was hot-swapped); start a new chain."),
+    "chain_expired":      Refusal((State.AWAITING_WRITE,), HTTPStatus(404), "not_found_error",
+                                  "previous_response_not_found", "previous_response_id",
+                                  "Previous response {previous_response_id!r} was not found."),
     "write_unsettled":    Refusal((State.AWAITING_WRITE,), HTTPStatus(503), "storage_timeout", None,
                                   "previous_response_id",
                                   "The write of {previous_response_id!r} did not settle within {waited_ms} ms; retry "

@@ -31,8 +31,10 @@ MOVES = [
     ["terminal_sent",       State.EMITTING,         State.PERSISTING],
     ["row_written",         State.PERSISTING,       State.DONE],
     ["row_unwanted",        State.PERSISTING,       State.DONE],
+    ["row_late",            State.PERSISTING,       State.DONE],
     ["row_lost",            State.PERSISTING,       State.FAILED],
     ["failure_sent",        State.FAILING,          State.FAILED],
+    ["client_stalled",      [State.DISPATCHING, State.EMITTING, State.FAILING], State.ABANDONED],
     ["client_gone",         list(LEAVABLE),         State.ABANDONED],
     ["crashed",             [State.FAILING, State.PERSISTING], State.FAILED],
 ]

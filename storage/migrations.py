@@ -27,7 +27,25 @@ def create_responses(connection: DuckDBPyConnection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (create_responses,)
+def create_exchanges(connection: DuckDBPyConnection) -> None:
+    """Make the table of traces. It has no key: an index would cost more than the scan of a rare look-up."""
+    connection.execute("""
+        CREATE TABLE exchanges (
+            id VARCHAR NOT NULL,
+            ended_at BIGINT NOT NULL,
+            method VARCHAR NOT NULL,
+            path VARCHAR NOT NULL,
+            state VARCHAR NOT NULL,
+            event VARCHAR NOT NULL,
+            status INTEGER,
+            model VARCHAR,
+            response_id VARCHAR,
+            moves VARCHAR NOT NULL
+        )
+    """)
+
+
+MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (create_responses, create_exchanges)
 
 
 def recorded_version(connection: DuckDBPyConnection) -> int:

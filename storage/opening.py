@@ -134,8 +134,7 @@ def _check_contents(file: Path) -> None:
 
 
 def _check_tables(file: Path, connection: duckdb.DuckDBPyConnection) -> None:
-    sizes = connection.execute("SELECT block_size * total_blocks FROM pragma_database_size()").fetchone()
-    if sizes is None or file.stat().st_size < HEADERS_END + sizes[0]:
+    if _is_cut(file, connection):
         raise _damaged(file)
     if is_foreign(connection):
         msg = f"{file} is a database of another program; give another path."
@@ -143,6 +142,14 @@ def _check_tables(file: Path, connection: duckdb.DuckDBPyConnection) -> None:
     if recorded_version(connection) > len(MIGRATIONS):
         msg = f"{file} was written by a newer Interlock; upgrade Interlock or give another path."
         raise NewerDatabaseError(msg)
+
+
+def _is_cut(file: Path, connection: duckdb.DuckDBPyConnection) -> bool:
+    # A checkpoint cuts off the free blocks at the end, whole, after it has written how many blocks there were.
+    sizes = connection.execute("SELECT block_size, total_blocks, free_blocks FROM pragma_database_size()").fetchone()
+    block_size, total, free = sizes or (1, 0, 0)
+    there, rest = divmod(file.stat().st_size - HEADERS_END, block_size)
+    return bool(there < total and (rest or there < total - free))
 
 
 def _open_writable(file: Path) -> duckdb.DuckDBPyConnection:

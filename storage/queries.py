@@ -1,23 +1,27 @@
-"""The two statements of the responses table: rows in, rows out. Values travel as parameters only."""
+"""The statements of both tables: rows in, rows out, rows gone. Values travel as parameters only."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from duckdb import DuckDBPyConnection
-from msgspec import convert
+from msgspec import Struct, convert
 from msgspec.structs import asdict
 
-from storage.rows import ResponseRow
+from storage.rows import ExchangeRow, ResponseRow
 
 FIELDS = ResponseRow.__struct_fields__
-ONE_ROW = "(" + ", ".join("?::VARCHAR[]" if field == "ancestors" else "?" for field in FIELDS) + ")"
-INSERT = f"INSERT INTO responses ({', '.join(FIELDS)}) VALUES "  # noqa: S608  the names are our own fields
 SELECT = f"SELECT {', '.join(FIELDS)} FROM responses WHERE id IN "  # noqa: S608  the names are our own fields
+TABLES: dict[type[Struct], str] = {ResponseRow: "responses", ExchangeRow: "exchanges"}
+EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?"}
 
 
-def insert(cursor: DuckDBPyConnection, rows: Sequence[ResponseRow]) -> None:
-    """Commit all the rows, or none. Raises duckdb.Error."""
+def insert(cursor: DuckDBPyConnection, rows: Sequence[ResponseRow] | Sequence[ExchangeRow]) -> None:
+    """Commit all the rows, which are of one table, or none. Raises duckdb.Error."""
+    fields = rows[0].__struct_fields__
+    place = "(" + ", ".join("?::VARCHAR[]" if field == "ancestors" else "?" for field in fields) + ")"
     values = [value for row in rows for value in _to_values(row)]
-    cursor.execute(INSERT + ", ".join([ONE_ROW] * len(rows)), values)
+    into = f"INSERT INTO {TABLES[type(rows[0])]} ({', '.join(fields)}) VALUES "  # noqa: S608  our own names
+    cursor.execute(into + ", ".join([place] * len(rows)), values)
 
 
 def select(cursor: DuckDBPyConnection, ids: Sequence[str]) -> dict[str, ResponseRow]:
@@ -27,8 +31,24 @@ def select(cursor: DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Response
     return {row.id: row for row in map(_to_row, found)}
 
 
-def _to_values(row: ResponseRow) -> list[object]:
-    return list({**asdict(row), "ancestors": list(row.ancestors)}.values())
+def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
+    """Delete a response and say how many there were. Raises duckdb.Error."""
+    return _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+
+
+def delete_expired(cursor: DuckDBPyConnection, table: str, before: int, limit: int) -> int:
+    """Delete up to `limit` rows of a table that ended before a second, and say how many. Raises duckdb.Error."""
+    expired = f"SELECT rowid FROM {table} WHERE {EXPIRED[table]} LIMIT {limit:d}"  # noqa: S608  our own names
+    return _count(cursor.execute(f"DELETE FROM {table} WHERE rowid IN ({expired})", [before]))  # noqa: S608
+
+
+def _count(deleted: DuckDBPyConnection) -> int:
+    (count,) = deleted.fetchone() or (0,)
+    return int(count)
+
+
+def _to_values(row: ResponseRow | ExchangeRow) -> list[Any]:
+    return [list(value) if isinstance(value, tuple) else value for value in asdict(row).values()]
 
 
 def _to_row(values: Sequence[object]) -> ResponseRow:

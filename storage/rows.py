@@ -1,4 +1,4 @@
-"""The one row a stored response is."""
+"""The rows of the tables, and what reading a chain of them can come to."""
 
 from msgspec import Struct
 
@@ -18,3 +18,41 @@ class ResponseRow(Struct, frozen=True, kw_only=True):
     output_json: str
     usage_json: str
     config_json: str
+
+
+class ExchangeRow(Struct, frozen=True, kw_only=True):
+    """How one exchange went, without a word of its content. `moves` is JSON: a list of event, from, to and ms."""
+
+    id: str
+    ended_at: int
+    method: str
+    path: str
+    state: str
+    event: str
+    status: int | None
+    model: str | None
+    response_id: str | None
+    moves: str
+
+
+class Chain(Struct, frozen=True):
+    """A row and its ancestors, oldest first, all there and alive."""
+
+    rows: list[ResponseRow]
+
+
+class Missing(Struct, frozen=True):
+    """The row or one of its ancestors is unknown, or has expired."""
+
+
+class TooDeep(Struct, frozen=True):
+    """The chain has `depth` rows, more than were asked for; its ancestors were not read."""
+
+    depth: int
+
+
+class Cyclic(Struct, frozen=True):
+    """The row names an ancestor twice, or itself; no server writes such a row."""
+
+
+Lookup = Chain | Missing | TooDeep | Cyclic

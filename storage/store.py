@@ -1,8 +1,9 @@
-"""The store: rows put, chains read. What the rest of the server knows of storage is `Store`."""
+"""The store: rows put, chains read, both forgotten in time. What the rest of the server knows of storage is `Store`."""
 
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -10,11 +11,14 @@ import duckdb
 
 from storage.errors import ReadError
 from storage.opening import Database, open_database
-from storage.queries import select
-from storage.rows import ResponseRow
+from storage.queries import delete, delete_expired, select
+from storage.rows import Chain, Cyclic, ExchangeRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
 
 READERS = 2
+MAX_DEPTH = 1000
+TRACE_RETENTION = 604800
+SWEPT_AT_ONCE = 1000  # rows; puts that come meanwhile wait no longer than for these
 
 
 class Store(Protocol):
@@ -23,8 +27,20 @@ class Store(Protocol):
     async def put(self, row: ResponseRow) -> None:
         """Return once the row is committed. Raises WriteError."""
 
-    async def chain(self, response_id: str, now: int) -> list[ResponseRow]:
-        """Read a row and its ancestors, oldest first; [] if any is unknown or has expired. Raises ReadError."""
+    async def chain(self, response_id: str, now: int, limit: int = MAX_DEPTH) -> Lookup:
+        """Read a row and its ancestors, unless any is unknown, has expired, or they are too many. Raises ReadError."""
+
+    async def delete(self, response_id: str) -> bool:
+        """Delete a row, after all that was put before; False if there is none. Raises WriteError."""
+
+    async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
+        """Delete the rows that have expired and the traces older than `trace_retention` seconds; count the rows.
+
+        Raises WriteError.
+        """
+
+    def record(self, trace: ExchangeRow) -> None:
+        """Keep a trace, soon; it may be dropped, and never raises."""
 
     async def close(self) -> None:
         """Commit what is queued and let go of the file. May be called twice."""
@@ -47,13 +63,28 @@ class DuckStore:
     async def put(self, row: ResponseRow) -> None:
         await self._writer.put(row)
 
-    async def chain(self, response_id: str, now: int) -> list[ResponseRow]:
+    async def chain(self, response_id: str, now: int, limit: int = MAX_DEPTH) -> Lookup:
         try:
-            reading = self._readers.submit(self._chain, response_id, now)
+            reading = self._readers.submit(self._chain, response_id, now, limit)
         except RuntimeError as error:
-            msg = f"The chain of {response_id} was not read, for the store is closed."
+            msg = f"The chain of {response_id!r} was not read, for the store is closed."
             raise ReadError(msg) from error
         return await asyncio.wrap_future(reading)
+
+    async def delete(self, response_id: str) -> bool:
+        return bool(await self._writer.do(partial(delete, response_id=response_id), f"{response_id} was not deleted"))
+
+    async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
+        await self._sweep("exchanges", now - trace_retention)
+        return await self._sweep("responses", now)
+
+    def record(self, trace: ExchangeRow) -> None:
+        self._writer.record(trace)
+
+    @property
+    def dropped_traces(self) -> int:
+        """How many traces were not kept."""
+        return self._writer.dropped
 
     async def close(self) -> None:
         await asyncio.to_thread(self.close_now)
@@ -71,12 +102,20 @@ class DuckStore:
                 self._cursors.get().close()
             self._database.close()
 
-    def _chain(self, response_id: str, now: int) -> list[ResponseRow]:
+    async def _sweep(self, table: str, before: int) -> int:
+        portion = partial(delete_expired, table=table, before=before, limit=SWEPT_AT_ONCE)
+        swept, last = 0, SWEPT_AT_ONCE
+        while last == SWEPT_AT_ONCE:
+            last = await self._writer.do(portion, f"The table {table} was not swept")
+            swept += last
+        return swept
+
+    def _chain(self, response_id: str, now: int, limit: int) -> Lookup:
         cursor = self._cursors.get()
         try:
-            return _read_chain(cursor, response_id, now)
+            return _read_chain(cursor, response_id, now, limit)
         except duckdb.Error as error:
-            msg = f"The chain of {response_id} could not be read."
+            msg = f"The chain of {response_id!r} could not be read."
             raise ReadError(msg) from error
         finally:
             self._cursors.put(cursor)
@@ -91,15 +130,19 @@ def open_store(path: str, patience: float = 0.0) -> DuckStore:
     return DuckStore(open_database(path, patience))
 
 
-def _read_chain(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int) -> list[ResponseRow]:
+def _read_chain(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int, limit: int) -> Lookup:
     # A recursive query would scan the whole table at each step: half a second at a million rows.
     row = select(cursor, [response_id]).get(response_id)
-    if row is None:
-        return []
+    if row is None or _has_expired(row, now):
+        return Missing()
+    if len({row.id, *row.ancestors}) <= len(row.ancestors):
+        return Cyclic()
+    if len(row.ancestors) >= limit:
+        return TooDeep(len(row.ancestors) + 1)
     found = select(cursor, row.ancestors) if row.ancestors else {}
-    chain = [*map(found.get, row.ancestors), row]
-    alive = [link for link in chain if link is not None and not _has_expired(link, now)]
-    return alive if len(alive) == len(chain) else []
+    ancestors = [found[ancestor] for ancestor in row.ancestors if ancestor in found]
+    is_whole = len(ancestors) == len(row.ancestors) and not any(_has_expired(link, now) for link in ancestors)
+    return Chain([*ancestors, row]) if is_whole else Missing()
 
 
 def _has_expired(row: ResponseRow, now: int) -> bool:

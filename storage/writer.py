@@ -1,77 +1,130 @@
-"""The one thread that writes. It commits in groups: most of a commit's time is spent once, however many rows."""
+"""The one thread that writes. It commits in groups: most of a commit's time is spent once, however many rows.
+
+Whoever queues a row or a task awaits a future; traces are queued by exchanges that wait for nothing, so they are
+bounded, and written when nothing else is.
+"""
 
 import asyncio
+import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-import duckdb
+from duckdb import DuckDBPyConnection
 
 from storage.errors import WriteError
 from storage.queries import insert
-from storage.rows import ResponseRow
+from storage.rows import ExchangeRow, ResponseRow
+
+log = logging.getLogger("interlock.storage")
 
 GROUP_ROWS = 100
 GROUP_CHARACTERS = 8_000_000  # a group's values are held twice, here and in DuckDB
+TRACES_WAITING = 1000
+
+Work = Callable[[DuckDBPyConnection], int]
 
 
 class Put(NamedTuple):
     """A row on its way, and the future its putter awaits."""
 
     row: ResponseRow
-    committed: asyncio.Future[None]
+    committed: asyncio.Future[int]
+
+
+class Task(NamedTuple):
+    """Other work on the database, what to say if it breaks, and the future that takes its result."""
+
+    work: Work
+    broken: str
+    done: asyncio.Future[int]
+
+
+Entry = Put | Task | ExchangeRow
 
 
 class Writer:
-    """Takes rows from event loops, and tells each when it is committed or why it is not."""
+    """Takes work from event loops, does it in that order, and tells each when it is committed or why it is not."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, cursor: DuckDBPyConnection) -> None:
+        self.dropped = 0
         self._cursor = cursor
-        self._puts: SimpleQueue[Put | None] = SimpleQueue()
+        self._queue: SimpleQueue[Entry | None] = SimpleQueue()
+        self._traces: list[ExchangeRow] = []  # of the thread
+        self._waiting = 0
         self._closed = False
-        self._closing = threading.Lock()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="interlock-writer", daemon=True)
         self._thread.start()
 
-    def put(self, row: ResponseRow) -> asyncio.Future[None]:
+    def put(self, row: ResponseRow) -> asyncio.Future[int]:
         """Queue a row. The future ends when it is committed, or with WriteError; raises WriteError if closed."""
-        committed = asyncio.get_running_loop().create_future()
-        with self._closing:
-            if self._closed:
-                msg = f"{row.id} was not written, for the store is closed."
-                raise WriteError(msg)
-            self._puts.put(Put(row, committed))
+        committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._enqueue(Put(row, committed), f"{row.id} was not written")
         return committed
+
+    def do(self, work: Work, broken: str) -> asyncio.Future[int]:
+        """Queue work of another kind; as `put`. `broken` is the start of the sentence that says it failed."""
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._enqueue(Task(work, broken, done), broken)
+        return done
+
+    def record(self, row: ExchangeRow) -> None:
+        """Queue a trace; it is dropped, and counted, if too many wait or the writer is closed."""
+        with self._lock:
+            if self._closed or self._waiting >= TRACES_WAITING:
+                self.dropped += 1
+                return
+            self._waiting += 1
+            self._queue.put(row)
 
     def close(self) -> None:
         """Write what is queued, then end the thread. Blocks."""
-        with self._closing:
+        with self._lock:
             if not self._closed:
                 self._closed = True
-                self._puts.put(None)
+                self._queue.put(None)
         self._thread.join()
 
-    def _run(self) -> None:
-        while group := self._take():
-            self._write(group)
+    def _enqueue(self, entry: Put | Task, refused: str) -> None:
+        with self._lock:
+            if self._closed:
+                msg = f"{refused}, for the store is closed."
+                raise WriteError(msg)
+            self._queue.put(entry)
 
-    def _take(self) -> list[Put]:
-        first = self._puts.get()
-        if first is None:
-            return []
-        group, size = [first], _size(first.row)
-        while len(group) < GROUP_ROWS and size < GROUP_CHARACTERS:
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            group, is_open = self._take()
+            for kind, entries in groupby(group, type):
+                if kind is Put:
+                    self._write([entry for entry in entries if isinstance(entry, Put)])
+                else:
+                    self._do([entry for entry in entries if isinstance(entry, Task)])
+            if self._queue.empty() or len(self._traces) >= GROUP_ROWS:
+                self._write_traces()
+
+    def _take(self) -> tuple[list[Put | Task], bool]:
+        """Wait for work and take what there is, up to a group; False once the writer is closed."""
+        group: list[Put | Task] = []
+        size, entry = 0, self._queue.get()
+        while entry is not None:
+            if isinstance(entry, ExchangeRow):
+                self._traces.append(entry)
+            else:
+                group.append(entry)
+                size += _size(entry)
+            if len(group) >= GROUP_ROWS or size >= GROUP_CHARACTERS or len(self._traces) >= GROUP_ROWS:
+                return group, True
             try:
-                put = self._puts.get_nowait()
+                entry = self._queue.get_nowait()
             except Empty:
-                break
-            if put is None:
-                self._puts.put(None)
-                break
-            group.append(put)
-            size += _size(put.row)
-        return group
+                return group, True
+        return group, False
 
     def _write(self, group: list[Put]) -> None:
         try:
@@ -81,27 +134,61 @@ class Writer:
                 for put in group:
                     self._write([put])
             else:
-                _settle(group[0], broken)
+                _fail(group[0].committed, f"{group[0].row.id} could not be written", broken)
         else:
             for put in group:
-                _settle(put, None)
+                _settle(put.committed, 1)
+
+    def _do(self, tasks: list[Task]) -> None:
+        self._write_traces()
+        for task in tasks:
+            try:
+                _settle(task.done, task.work(self._cursor))
+            except Exception as broken:  # noqa: BLE001  the thread must outlive any work
+                _fail(task.done, task.broken, broken)
+
+    def _write_traces(self) -> None:
+        traces, self._traces = self._traces, []
+        with self._lock:
+            self._waiting -= len(traces)
+        lost = self._insert_traces(traces)
+        if lost:
+            log.warning("%d traces could not be written", lost)
+            with self._lock:
+                self.dropped += lost
+
+    def _insert_traces(self, traces: list[ExchangeRow]) -> int:
+        """Tell how many could not be written."""
+        try:
+            if traces:
+                insert(self._cursor, traces)
+        except Exception:  # noqa: BLE001  the thread must outlive any trace
+            return sum(self._insert_traces([trace]) for trace in traces) if len(traces) > 1 else 1
+        return 0
 
 
-def _size(row: ResponseRow) -> int:
+def _size(entry: Put | Task) -> int:
+    if isinstance(entry, Task):
+        return 0
+    row = entry.row
     return len(row.input_json) + len(row.output_json) + len(row.instructions or "")
 
 
-def _settle(put: Put, broken: Exception | None) -> None:
+def _fail(future: asyncio.Future[int], what: str, cause: Exception) -> None:
+    error = WriteError(f"{what}.")
+    error.__cause__ = cause
+    _settle(future, error)
+
+
+def _settle(future: asyncio.Future[int], result: int | WriteError) -> None:
     with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-        put.committed.get_loop().call_soon_threadsafe(_end, put, broken)
+        future.get_loop().call_soon_threadsafe(_end, future, result)
 
 
-def _end(put: Put, broken: Exception | None) -> None:
-    if put.committed.done():
+def _end(future: asyncio.Future[int], result: int | WriteError) -> None:
+    if future.done():
         return
-    if broken is None:
-        put.committed.set_result(None)
-        return
-    error = WriteError(f"{put.row.id} could not be written.")
-    error.__cause__ = broken
-    put.committed.set_exception(error)
+    if isinstance(result, WriteError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

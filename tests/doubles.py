@@ -9,6 +9,7 @@ from engine.scripted import ScriptedEngine
 from handlers.models import Binding, Slots
 from handlers.services import Services
 from handlers.settings import Settings
+from handlers.writes import Writes
 from storage.store import Store
 
 MODEL = "scripted"
@@ -31,5 +32,6 @@ def to_services(engine: ScriptedEngine, store: Store | None, settings: Settings 
         store=store,
         boot_id="boot_1",
         clock=lambda: NOW,
+        writes=Writes(clock=lambda: NOW),
         new_id=counting_ids(),
     )

@@ -135,3 +135,44 @@ async def test_deep_nesting_is_refused(app, depth):
     reply = await app.request("POST", "/v1/responses", body)
 
     assert reply.status_code == 400
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "function_call", "call_id": "c", "name": "f"},
+        {"role": "assistant", "content": "Forty characters of what was said. So."},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
+        {"role": "user", "content": "Hi"},
+    ],
+)
+async def test_very_many_items_are_folded_in_one_pass(app, item):
+    reply = await app.post(input=[item] * 60_000)
+
+    assert reply.status_code in {200, 400}
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("arguments", ["[" * 5000, "[" * 900 + "]" * 900])
+async def test_arguments_nested_too_deep_are_named(app, arguments):
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
+
+    reply = await app.post(input=[call, {"type": "function_call_output", "call_id": "c", "output": "x"}])
+
+    assert (reply.status_code, reply.json["error"]["param"]) == (400, "input[0].arguments")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_websocket_is_turned_away(app):
+    sent = []
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append(message["type"])
+
+    await app.app({"type": "websocket", "path": "/v1/responses"}, receive, send)
+
+    assert sent == ["websocket.close"]

@@ -304,3 +304,20 @@ def test_an_illegal_event_is_raised_and_the_state_stays(event):
 
     assert reader.state is Book.OPENING
     assert reader.trace == []
+
+
+async def test_a_callback_that_breaks_is_a_crash_of_the_state_it_was_entering(caplog):
+    class Clumsy(Reader):
+        def take_lamp(self, _):
+            raise ZeroDivisionError
+
+    reader = Clumsy()
+
+    await drive(TABLE, MACHINE, reader, {Book.OPENING: says("opened")}, EVENT_FOR)
+
+    assert reader.state is Book.TORN
+    assert [move[:3] for move in reader.trace] == [
+        ("opened", Book.OPENING, Book.READING),
+        ("crashed", Book.READING, Book.TORN),
+    ]
+    assert "ZeroDivisionError" in caplog.text

@@ -10,6 +10,7 @@ from engine.scripted import Pause
 from handlers.exchange import Exchange, Incoming
 from handlers.steps import start
 from machines.exchange import State
+from storage.rows import Missing
 from tests.doubles import MODEL, NOW, say
 
 WHOLE = [False, True]
@@ -20,12 +21,13 @@ async def idle(services, ended):
     """Give a check, to be called at the end of a test, that nothing is held any more."""
 
     async def check(state: State = State.ABANDONED) -> Exchange:
+        await asyncio.sleep(0)
         while services.running:
             await asyncio.wait(services.running)
         slots = services.models[MODEL].slots
         assert [exchange.state for exchange in ended[-1:]] == [state]
         assert (slots.waiting, slots.is_busy) == (0, False)
-        assert not services.pending.is_pending("resp_1")
+        assert not services.writes.is_pending("resp_1")
         return ended[-1]
 
     return check
@@ -69,8 +71,8 @@ async def test_while_the_chain_is_read(client, idle, services, stream):
 
 
 async def test_while_a_write_is_awaited(client, idle, services):
-    services.pending.reserve("resp_0")
-    waiting = watch(services.pending, "wait")
+    services.writes.reserve("resp_0", None)
+    waiting = watch(services.writes, "settled")
     call = client.start(input="Hello", previous_response_id="resp_0")
     await waiting.wait()
 
@@ -125,7 +127,7 @@ async def test_while_the_model_decodes(client, idle, engine, services, stream):
     exchange = await idle()
     assert left(exchange) is State.DISPATCHING
     assert engine.cancelled == 1
-    assert await services.store.chain(exchange.head.id, NOW) == []
+    assert await services.store.chain(exchange.head.id, NOW) == Missing()
 
 
 @pytest.mark.parametrize("stream", WHOLE)
@@ -145,7 +147,7 @@ async def test_while_the_terminal_event_leaves(client, idle, engine, services, s
     exchange = await idle()
 
     assert left(exchange) is state
-    assert await services.store.chain(exchange.head.id, NOW) == []
+    assert await services.store.chain(exchange.head.id, NOW) == Missing()
 
 
 async def test_after_the_terminal_event_the_row_is_kept(client, idle, engine, services):
@@ -156,7 +158,7 @@ async def test_after_the_terminal_event_the_row_is_kept(client, idle, engine, se
 
     exchange = await idle(State.DONE)
 
-    assert len(await services.store.chain(exchange.head.id, NOW)) == 1
+    assert len((await services.store.chain(exchange.head.id, NOW)).rows) == 1
 
 
 async def test_a_reader_that_stands_still_pauses_the_engine(client, idle, engine):
@@ -174,6 +176,34 @@ async def test_a_reader_that_stands_still_pauses_the_engine(client, idle, engine
     await call.reply()
     assert left(await idle()) is State.DISPATCHING
     assert engine.cancelled == 1
+
+
+@pytest.mark.parametrize("stream", WHOLE)
+@pytest.mark.parametrize(
+    ("script", "taken", "state"),
+    [
+        (say(*("word " for _ in range(1000))), 2, State.DISPATCHING),
+        (say("The"), 3, State.EMITTING),
+        ([Text("The"), DecodeError("broken")], 3, State.FAILING),
+    ],
+)
+async def test_a_reader_that_stands_still_too_long_is_given_up(
+    client, idle, engine, services, monkeypatch, stream, script, taken, state
+):  # fmt: skip
+    if not stream and state is State.DISPATCHING:
+        pytest.skip("a whole reply takes every event at once")
+    monkeypatch.setattr("handlers.outbox.PATIENCE", 0.01)
+    engine.script = script
+    call = client.start(input="Hello", stream=stream)
+    call.unread = asyncio.Semaphore(taken if stream else 0)
+
+    exchange = await idle()
+
+    assert (exchange.trace[-1].event, exchange.trace[-1].source) == ("client_stalled", state)
+    assert await services.store.chain(exchange.head.id, NOW) == Missing()
+    call.leave()
+    call.unread.release()
+    await call.reply()
 
 
 def hold(thing, name: str) -> asyncio.Event:

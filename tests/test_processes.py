@@ -225,4 +225,4 @@ def test_rows_written_before_a_kill_of_everything_are_found(db):
     chain = asyncio.run(store.chain(first["id"], NOW))
     store.close_now()
 
-    assert [row.id for row in chain] == [first["id"]]
+    assert [row.id for row in chain.rows] == [first["id"]]

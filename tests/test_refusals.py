@@ -38,8 +38,8 @@ class World:
         """Continue a stored response whose row was changed."""
         self.engine.script = say("Yes.")
         first = await self.post(input="Hello")
-        assert await self.services.pending.wait(first.json["id"], 10)
-        rows = await self.services.store.chain(first.json["id"], NOW)
+        assert await self.services.writes.settled(first.json["id"], 10)
+        rows = (await self.services.store.chain(first.json["id"], NOW)).rows
         changed = msgspec.structs.replace(rows[0], id="resp_changed", **changes)
         await self.services.store.put(changed)
         self.engine.decodes.clear()
@@ -149,7 +149,7 @@ async def _instance_changed(world):
 
 async def _write_unsettled(world):
     world.services.settings = Settings(write_wait_ms=1)
-    world.services.pending.reserve("resp_stray")
+    world.services.writes.reserve("resp_stray", None)
     return await world.post(**STRAY)
 
 
@@ -198,6 +198,36 @@ def echo(call_id):
 
 async def _model_renamed(world):
     return await world.continued(model="another", config_json='{"modelInstanceId": 1, "serverBootId": "boot_0"}')
+
+
+async def _chain_too_deep(world):
+    world.services.settings = Settings(max_chain_depth=1)
+    first = await world.post(input="One")
+    second = await world.post(input="Two", previous_response_id=first.json["id"])
+    world.engine.decodes.clear()
+    return await world.post(input="Three", previous_response_id=second.json["id"])
+
+
+async def _chain_cyclic(world):
+    return await world.continued(ancestors=("resp_1", "resp_1"))
+
+
+def start_endless(world):
+    world.services.writes.reserve("resp_stray", NOW + 1000)
+    return world.services.writes.start("resp_stray", asyncio.Event().wait)
+
+
+async def _write_wedged(world):
+    write = start_endless(world)
+    world.services.writes.trip(write)
+    return await world.post(**STRAY)
+
+
+async def _chain_expired(world):
+    world.services.settings = Settings(write_wait_ms=1)
+    start_endless(world)
+    world.services.clock = lambda: NOW + 1000
+    return await world.post(**STRAY)
 
 
 async def _image_refused(world):

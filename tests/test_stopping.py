@@ -82,8 +82,8 @@ def resolving(services, _engine, _call):
 
 
 def awaiting(services, _engine, _call):
-    services.pending.reserve("resp_0")
-    return watch(services.pending, "wait")
+    services.writes.reserve("resp_0", None)
+    return watch(services.writes, "settled")
 
 
 def preparing(_services, engine, _call):

@@ -1,5 +1,6 @@
 """From Responses items, of the request and of the chain before it, to the messages a chat template takes."""
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from handlers.mapping.to_struct import FieldError, join, shown, to_struct
 from handlers.mapping.to_tools import to_flat
 from handlers.wire.items import InputCall, InputCallOutput, InputCustomCall, InputMessage, InputReasoning, Parts
 
+DEEPEST_ARGUMENTS = 100
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 TEXT_FIELD = {
     "input_text": "text", "output_text": "text", "summary_text": "text", "reasoning_text": "text", "text": "text",
@@ -35,6 +37,16 @@ class Message(Struct):
     call_id: str | None = None
 
 
+class Fold(Struct):
+    """A message in the making: its pieces are joined once, for a turn may have very many."""
+
+    role: str
+    content: list[str] = []
+    reasoning: list[str] = []
+    calls: list[InputCall] = []
+    call_id: str | None = None
+
+
 def to_items(given: str | list[Any]) -> list[dict[str, Any]]:
     """Make a request's input a list of items; those without a type are messages. Raises FieldError."""
     if isinstance(given, str):
@@ -44,10 +56,12 @@ def to_items(given: str | list[Any]) -> list[dict[str, Any]]:
 
 def to_messages(items: Iterable[dict[str, Any]], path: str = "input") -> list[Message]:
     """Fold items into messages: reasoning, message and calls of one assistant turn become one. Raises FieldError."""
-    messages: list[Message] = []
+    folds: list[Fold] = []
     for index, item in enumerate(items):
-        FOLDS.get(item["type"], _fold_unknown)(messages, item, join(path, index))
-    return messages
+        FOLDS.get(item["type"], _fold_unknown)(folds, item, join(path, index))
+    return [
+        Message(fold.role, "".join(fold.content), "".join(fold.reasoning), fold.calls, fold.call_id) for fold in folds
+    ]
 
 
 def find_unseen(items: list[dict[str, Any]], path: str = "input") -> list[str]:
@@ -79,7 +93,7 @@ def _to_item(item: Any, path: str) -> dict[str, Any]:
     return {**item, "type": kind}
 
 
-def _fold_message(messages: list[Message], item: dict[str, Any], path: str) -> None:
+def _fold_message(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputMessage, path)
     if given.role not in ROLES:
         raise FieldError(
@@ -87,35 +101,35 @@ def _fold_message(messages: list[Message], item: dict[str, Any], path: str) -> N
         )
     text = _to_text(given.content, join(path, "content"))
     if given.role != "assistant":
-        messages.append(Message(ROLES[given.role], text))
+        messages.append(Fold(ROLES[given.role], [text]))
         return
     turn = _turn(messages)
     if turn.calls:
-        turn = Message("assistant")
+        turn = Fold("assistant")
         messages.append(turn)
-    turn.content += text
+    turn.content.append(text)
 
 
-def _fold_reasoning(messages: list[Message], item: dict[str, Any], path: str) -> None:
+def _fold_reasoning(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputReasoning, path)
     field = "summary" if given.summary else "content"
-    _turn(messages).reasoning += _to_text(getattr(given, field), join(path, field))
+    _turn(messages).reasoning.append(_to_text(getattr(given, field), join(path, field)))
 
 
-def _fold_call(messages: list[Message], item: dict[str, Any], path: str) -> None:
+def _fold_call(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputCall, path)
-    turn = _turn(messages)
-    turn.calls = [*turn.calls, replace(given, name=to_flat(given.name, given.namespace))]
+    if is_deeper(given.arguments, DEEPEST_ARGUMENTS):
+        raise FieldError(join(path, "arguments"), f"it is nested more than {DEEPEST_ARGUMENTS} levels deep")
+    _turn(messages).calls.append(replace(given, name=to_flat(given.name, given.namespace)))
 
 
-def _fold_custom_call(messages: list[Message], item: dict[str, Any], path: str) -> None:
+def _fold_custom_call(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputCustomCall, path)
     arguments = json.encode({"input": given.input}).decode()
-    turn = _turn(messages)
-    turn.calls = [*turn.calls, InputCall(given.call_id, given.name, arguments)]
+    _turn(messages).calls.append(InputCall(given.call_id, given.name, arguments))
 
 
-def _fold_unknown(messages: list[Message], item: dict[str, Any], path: str) -> None:
+def _fold_unknown(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     """Keep the words of an item we do not know, and leave out one that has none."""
     if item["type"] in OPAQUE:
         raise FieldError(join(path, "type"), f"items of type {shown(item['type'])} cannot be read by this server")
@@ -124,12 +138,12 @@ def _fold_unknown(messages: list[Message], item: dict[str, Any], path: str) -> N
         _fold_message(messages, {**item, "role": role if role in ROLES else "assistant"}, path)
 
 
-def _fold_call_output(messages: list[Message], item: dict[str, Any], path: str) -> None:
+def _fold_call_output(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputCallOutput, path)
-    messages.append(Message("tool", _to_text(given.output, join(path, "output")), call_id=given.call_id))
+    messages.append(Fold("tool", [_to_text(given.output, join(path, "output"))], call_id=given.call_id))
 
 
-FOLDS: dict[str, Callable[[list[Message], dict[str, Any], str], None]] = {
+FOLDS: dict[str, Callable[[list[Fold], dict[str, Any], str], None]] = {
     "message": _fold_message,
     "reasoning": _fold_reasoning,
     "function_call": _fold_call,
@@ -139,9 +153,20 @@ FOLDS: dict[str, Callable[[list[Message], dict[str, Any], str], None]] = {
 }
 
 
-def _turn(messages: list[Message]) -> Message:
+def is_deeper(text: str, levels: int) -> bool:
+    """Tell whether JSON text may be nested deeper than that, counting brackets and not looking at strings."""
+    depth = deepest = 0
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest > levels
+
+
+def _turn(messages: list[Fold]) -> Fold:
     if not messages or messages[-1].role != "assistant":
-        messages.append(Message("assistant"))
+        messages.append(Fold("assistant"))
     return messages[-1]
 
 

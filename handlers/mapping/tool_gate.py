@@ -22,11 +22,11 @@ def to_outstanding(history: list[Message]) -> list[str]:
 
 def drop_echoes(items: list[dict[str, Any]], known: list[str]) -> tuple[list[dict[str, Any]], Fault | None]:
     """Drop the function calls a client sends back on a continuation; what is stored is what counts."""
-    kept = []
+    kept, made = [], set(known)
     for item in items:
         if item["type"] != "function_call":
             kept.append(item)
-        elif item.get("call_id") not in known:
+        elif item.get("call_id") not in made:
             return items, ("echo_unknown", {"call_id": item.get("call_id")})
     return kept, None
 
@@ -46,10 +46,11 @@ def find_gate_fault(outstanding: list[str], messages: list[Message]) -> Fault | 
 
 def _find_id_fault(outstanding: list[str], given: list[str]) -> Fault | None:
     seen: set[str] = set()
+    expected = set(outstanding)
     for call_id in given:
         if call_id in seen:
             return "output_duplicated", {"call_id": call_id}
-        if call_id not in outstanding:
+        if call_id not in expected:
             return "output_unknown", {"call_id": call_id, "call_ids": ", ".join(outstanding)}
         seen.add(call_id)
     missing = [call_id for call_id in outstanding if call_id not in seen]
@@ -88,10 +89,11 @@ def _block(messages: list[Message], start: int) -> list[Message]:
 
 def _find_block_fault(calls: list[str], block: list[Message], following: str | None) -> str | None:
     given = [output.call_id or "" for output in block]
-    stray = next((call_id for call_id in given if call_id not in calls), None)
-    missing = [call_id for call_id in calls if call_id not in given]
+    declared, answered = set(calls), set(given)
+    stray = next((call_id for call_id in given if call_id not in declared), None)
+    missing = [call_id for call_id in calls if call_id not in answered]
     faults = [
-        ("" in calls, "it has a function call without a call_id"),
+        ("" in declared, "it has a function call without a call_id"),
         (_twice(calls), "two of its function calls have the same call_id {found!r}"),
         (stray, "the function_call_output {found!r} answers none of its calls"),
         (_twice(given), "the call {found!r} is answered twice"),

@@ -4,6 +4,7 @@ import asyncio
 
 from engine.errors import DecodeError
 from handlers.exchange import Exchange
+from handlers.outbox import ReaderStalledError
 from handlers.steps.admit import admit
 from handlers.steps.bind import bind
 from handlers.steps.dispatch import dispatch
@@ -15,7 +16,7 @@ from handlers.steps.route import route
 from handlers.steps.validate import validate
 from machines.driver import drive
 from machines.exchange import EXCHANGE, MACHINE, State
-from storage.errors import ReadError, WriteError
+from storage.errors import ReadError
 
 STEPS = {
     State.ROUTING: route,
@@ -30,7 +31,11 @@ STEPS = {
     State.FAILING: emit_failure,
     State.PERSISTING: persist,
 }
-EVENT_FOR = {DecodeError: "decode_failed", ReadError: "chain_unreadable", WriteError: "row_lost"}
+EVENT_FOR: dict[type[Exception], str] = {
+    ReaderStalledError: "client_stalled",
+    DecodeError: "decode_failed",
+    ReadError: "chain_unreadable",
+}
 
 
 async def run(exchange: Exchange) -> None:
@@ -41,6 +46,14 @@ async def run(exchange: Exchange) -> None:
         exchange.services.exchanges.discard(exchange)
         exchange.outbox.close()
         exchange.report()
+        keep_trace(exchange)
+
+
+def keep_trace(exchange: Exchange) -> None:
+    """Have the store keep how the exchange went, unless traces are turned off."""
+    services = exchange.services
+    if services.store is not None and services.settings and services.settings.trace_retention_seconds:
+        services.store.record(exchange.trace_row())
 
 
 def start(exchange: Exchange) -> None:

@@ -1,5 +1,7 @@
 """PERSISTING: the row of a response whose terminal event has left."""
 
+from functools import partial
+
 from handlers.exchange import Exchange
 from handlers.mapping.to_row import Origin, to_row
 
@@ -9,15 +11,12 @@ async def persist(exchange: Exchange) -> str:
     services = exchange.services
     if not exchange.head.store or services.store is None:
         return "row_unwanted"
-    asked = exchange.request.metadata
-    retention = asked.get("retention_seconds") if isinstance(asked, dict) else None
-    seconds = retention or services.settings.retention_seconds
     row = to_row(
         exchange.response,
         exchange.items,
         exchange.chain,
         Origin(exchange.binding.instance, services.boot_id),
-        expires_at=int(services.clock()) + seconds,
+        expires_at=exchange.expires_at,
     )
-    await services.store.put(row)
-    return "row_written"
+    write = services.writes.start(row.id, partial(services.store.put, row))
+    return await write.landed(services.settings.persist_wait_ms / 1000)

@@ -8,6 +8,7 @@ from handlers.mapping.to_row import to_history
 from handlers.mapping.to_struct import FieldError
 from handlers.mapping.to_tools import UnknownChoiceError, to_toolbox
 from handlers.mapping.tool_gate import Fault, drop_echoes, find_gate_fault, to_canonical, to_outstanding
+from storage.rows import Chain
 
 
 async def prepare(exchange: Exchange) -> str:
@@ -30,8 +31,9 @@ async def _resolve_references(exchange: Exchange) -> Fault | None:
     rows = list(exchange.chain)
     for response_id in to_references(exchange.items):
         if services.store is not None:
-            await services.pending.wait(response_id, services.settings.write_wait_ms / 1000)
-            rows += await services.store.chain(response_id, int(services.clock()))
+            await services.writes.settled(response_id, services.settings.write_wait_ms / 1000)
+            found = await services.store.chain(response_id, int(services.clock()))
+            rows += found.rows if isinstance(found, Chain) else []
     exchange.items, missing = to_resolved(exchange.items, to_history(rows))
     return missing
 

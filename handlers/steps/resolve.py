@@ -8,7 +8,8 @@ from handlers.exchange import Exchange
 from handlers.mapping.to_messages import to_messages
 from handlers.mapping.to_row import Origin, to_history
 from handlers.mapping.to_struct import FieldError
-from storage.rows import ResponseRow
+from storage.rows import Chain, Cyclic, Lookup, Missing, ResponseRow, TooDeep
+from storage.store import Store
 
 log = logging.getLogger("interlock.exchange")
 
@@ -21,19 +22,47 @@ async def resolve(exchange: Exchange) -> str:
     exchange.facts["previous_response_id"] = previous
     if services.store is None:
         return "store_absent"
-    if services.pending.is_pending(previous):
+    # asked before the store is read, or a write that lands meanwhile would look unknown
+    writes = services.writes
+    if exchange.probed is None and (writes.is_pending(previous) or writes.retry(previous)):
         return "write_pending"
-    exchange.chain = await services.store.chain(previous, int(services.clock()))
-    return _read(exchange) if exchange.chain else "chain_unknown"
+    exchange.facts["wedged"] = writes.is_wedged(previous)
+    return _judge(exchange, exchange.probed or await probe(exchange, services.store))
+
+
+def _judge(exchange: Exchange, found: Lookup) -> str:
+    match found:
+        case Chain(rows):
+            exchange.chain = rows
+            return _read(exchange)
+        case TooDeep(depth):
+            exchange.facts.update(depth=depth, limit=exchange.services.settings.max_chain_depth)
+            return "chain_too_deep"
+        case Cyclic():
+            return "chain_cyclic"
+    return "write_wedged" if exchange.facts["wedged"] else "chain_unknown"
 
 
 async def await_write(exchange: Exchange) -> str:
-    """Wait for the write that will settle whether the chain is there."""
-    services = exchange.services
+    """Wait for the write that will settle whether the chain is there, and look once more if it takes too long."""
+    services, previous = exchange.services, exchange.facts["previous_response_id"]
     waited_ms = services.settings.write_wait_ms
     exchange.facts["waited_ms"] = waited_ms
-    settled = await services.pending.wait(exchange.facts["previous_response_id"], waited_ms / 1000)
-    return "write_settled" if settled else "write_unsettled"
+    if services.store is None or await services.writes.settled(previous, waited_ms / 1000):
+        return "write_settled"
+    found = await probe(exchange, services.store)
+    if not isinstance(found, Missing):
+        log.warning("%s: the row of %s was found though its write has not ended", exchange.id, previous)
+        exchange.probed = found
+        return "write_settled"
+    earliest = services.writes.earliest(previous)
+    return "chain_expired" if earliest is not None and services.clock() >= earliest else "write_unsettled"
+
+
+async def probe(exchange: Exchange, store: Store) -> Lookup:
+    """Look the chain up."""
+    now, limit = int(exchange.services.clock()), exchange.services.settings.max_chain_depth
+    return await store.chain(exchange.facts["previous_response_id"], now, limit)
 
 
 def _read(exchange: Exchange) -> str:

@@ -3,14 +3,15 @@
 import msgspec
 import pytest
 
+from storage.rows import Chain
 from tests.doubles import MODEL, NOW, say
 
 
 async def stored(client, services, **body):
     reply = await client.post(**{"input": "Hello", **body})
     assert reply.status_code == 200
-    await services.pending.wait(reply.json["id"], 10)
-    return (await services.store.chain(reply.json["id"], NOW))[-1]
+    await services.writes.settled(reply.json["id"], 10)
+    return (await services.store.chain(reply.json["id"], NOW)).rows[-1]
 
 
 async def test_a_row_keeps_the_request_and_the_answer(client, engine, services):
@@ -38,13 +39,13 @@ async def test_retention_is_stamped_on_the_row(client, engine, services, metadat
 
 async def test_retention_counts_from_the_end_of_a_long_answer(client, engine, services):
     engine.script = say("Hi")
-    times = iter([NOW, NOW + 70, NOW + 70])
-    services.clock = lambda: next(times)
+    times = iter([NOW])
+    services.clock = lambda: next(times, NOW + 70)
 
     reply = await client.post(input="Hello", metadata={"retention_seconds": 60})
-    await services.pending.wait(reply.json["id"], 10)
+    await services.writes.settled(reply.json["id"], 10)
 
-    assert await services.store.chain(reply.json["id"], NOW + 100)
+    assert isinstance(await services.store.chain(reply.json["id"], NOW + 100), Chain)
 
 
 async def test_an_incomplete_response_can_be_continued(client, engine):

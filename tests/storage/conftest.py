@@ -1,10 +1,13 @@
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from handlers.writes import Writes
 from storage.store import open_store
+from tests.storage.scripted import HARD, TTL, FakeTime, Model, Script
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,3 +39,28 @@ def python():
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def time():
+    return FakeTime()
+
+
+@pytest.fixture
+def make(time):
+    return partial(Writes, hard_timeout=HARD, marker_ttl=TTL, clock=time.clock, call_later=time.call_later)
+
+
+@pytest.fixture
+def writes(make):
+    return make()
+
+
+@pytest.fixture
+def script():
+    return Script()
+
+
+@pytest.fixture
+def model():
+    return Model()

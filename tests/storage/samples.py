@@ -1,4 +1,4 @@
-from storage.rows import ResponseRow
+from storage.rows import ExchangeRow, ResponseRow
 
 
 def row(response_id="resp_1", **changes):
@@ -26,3 +26,21 @@ def line_of(length, **changes):
     """Make a chain: each row the answer to the one before."""
     ids = [f"resp_{number}" for number in range(length)]
     return [row(response_id, ancestors=tuple(ids[:place]), **changes) for place, response_id in enumerate(ids)]
+
+
+def trace(exchange_id="ex_1", **changes):
+    return ExchangeRow(
+        **{
+            "id": exchange_id,
+            "ended_at": 100,
+            "method": "POST",
+            "path": "/v1/responses",
+            "state": "DONE",
+            "event": "row_written",
+            "status": 200,
+            "model": "tiny",
+            "response_id": "resp_1",
+            "moves": '[{"event":"route_found","from":"ROUTING","to":"VALIDATING","ms":0.1}]',
+            **changes,
+        }
+    )

@@ -1,3 +1,4 @@
+import asyncio
 import os
 import shutil
 import socket
@@ -17,8 +18,9 @@ from storage.errors import (
     UnusablePathError,
 )
 from storage.queries import insert
+from storage.rows import Chain
 from storage.store import open_store
-from tests.storage.samples import line_of, row
+from tests.storage.samples import line_of, row, trace
 
 HOLD = """
 import sys
@@ -252,7 +254,7 @@ async def test_a_database_without_tables_becomes_ours(file):
 
     await store.put(row())
 
-    assert await store.chain("resp_1", now=0) == [row()]
+    assert await store.chain("resp_1", now=0) == Chain([row()])
     await store.close()
 
 
@@ -343,7 +345,7 @@ async def test_what_was_acknowledged_survives_kill_9(file, python, acknowledgeme
     acknowledged += writing.stdout.readlines()
     ids = [line.strip() for line in acknowledged if line.endswith("\n")]
     store = open_store(str(file))
-    lost = [one for one in ids if not await store.chain(one, now=0)]
+    lost = [one for one in ids if not isinstance(await store.chain(one, now=0), Chain)]
     await store.close()
     assert len(ids) >= acknowledgements
     assert lost == []
@@ -358,13 +360,64 @@ async def test_rows_survive_a_restart(file):
 
     store = open_store(str(file))
 
-    assert await store.chain("resp_2", now=0) == rows
+    assert await store.chain("resp_2", now=0) == Chain(rows)
     await store.close()
+
+
+def blocks(file):
+    """Tell how many blocks DuckDB counts in a file, how many of them are free, and how many the file has."""
+    with duckdb.connect(str(file), read_only=True) as connection:
+        sizes = connection.execute("SELECT total_blocks, free_blocks, block_size FROM pragma_database_size()")
+        total, free, size = sizes.fetchone()
+    return total, free, (file.stat().st_size - opening.HEADERS_END) / size
+
+
+async def live(file, second):
+    """Put rows that expire then, sweep those that have expired, and close."""
+    store = open_store(str(file))
+    await asyncio.gather(*(store.put(row(f"resp_{second}_{number}", expires_at=second)) for number in range(100)))
+    await store.sweep(second)
+    await store.close()
+
+
+async def test_a_file_whose_free_end_was_cut_off_by_a_checkpoint_is_whole(file):
+    for second in range(3):
+        await live(file, second)
+    total, free, there = blocks(file)
+    assert there == total - free < total
+
+    store = open_store(str(file))
+
+    assert isinstance(await store.chain("resp_2_0", now=0), Chain)
+    await store.close()
+
+
+@pytest.mark.parametrize("missing", [1, 262_144])
+async def test_a_file_that_lost_more_than_its_free_end_is_damaged(file, missing):
+    for second in range(3):
+        await live(file, second)
+
+    os.truncate(file, file.stat().st_size - missing)
+
+    with pytest.raises(DamagedDatabaseError):
+        open_store(str(file))
+
+
+async def test_rows_survive_many_restarts_with_sweeps_and_the_file_does_not_grow(file):
+    sizes = []
+    for second in range(12):
+        await live(file, second)
+        sizes.append(file.stat().st_size)
+
+    assert max(sizes[6:]) <= max(sizes[:6])
 
 
 def recorded(file):
     with duckdb.connect(str(file)) as connection:
         return connection.execute("SELECT version, name FROM interlock_migrations ORDER BY version").fetchall()
+
+
+OURS = [(1, "create_responses"), (2, "create_exchanges")]
 
 
 def add_a_note(connection):
@@ -378,14 +431,32 @@ def break_off(connection):
 
 def test_each_migration_is_applied_once_and_recorded(file, monkeypatch):
     open_store(str(file)).close_now()
-    assert recorded(file) == [(1, "create_responses")]
+    assert recorded(file) == OURS
     monkeypatch.setattr(opening, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note))
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, add_a_note))
 
     open_store(str(file)).close_now()
     open_store(str(file)).close_now()
 
-    assert recorded(file) == [(1, "create_responses"), (2, "add_a_note")]
+    assert recorded(file) == [*OURS, (3, "add_a_note")]
+
+
+async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_traces(file, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        store = open_store(str(file))
+        await store.put(row())
+        await store.close()
+        assert recorded(file) == OURS[:1]
+
+    store = open_store(str(file))
+
+    assert await store.chain("resp_1", now=0) == Chain([row()])
+    store.record(trace())
+    await store.close()
+    assert recorded(file) == OURS
+    with duckdb.connect(str(file)) as connection:
+        assert connection.execute("SELECT count(*) FROM exchanges").fetchone() == (1,)
 
 
 def test_a_migration_that_breaks_leaves_the_tables_as_they_were(file, monkeypatch):
@@ -396,7 +467,7 @@ def test_a_migration_that_breaks_leaves_the_tables_as_they_were(file, monkeypatc
         open_store(str(file))
 
     monkeypatch.undo()
-    assert recorded(file) == [(1, "create_responses")]
+    assert recorded(file) == OURS
     open_store(str(file)).close_now()
 
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.errors import ReadError, WriteError
-from storage.rows import ResponseRow
+from storage.rows import Chain, Cyclic, Missing, ResponseRow, TooDeep
 from storage.store import open_store
 from tests.storage.samples import line_of, row
 
@@ -43,7 +43,7 @@ def test_rows_come_back_as_they_were(tmp_path_factory, rows):
 
     chains = asyncio.run(put_and_read(tmp_path_factory.mktemp("trip") / "responses.duckdb"))
 
-    assert chains == [[row] for row in rows]
+    assert chains == [Chain([row]) for row in rows]
 
 
 @settings(max_examples=20, deadline=None)
@@ -60,7 +60,7 @@ def test_a_chain_follows_the_ancestors_whatever_their_names(ancestors):
 
     rows, chain = asyncio.run(put_and_read())
 
-    assert chain == rows
+    assert chain == Chain(rows)
 
 
 @pytest.mark.parametrize("text", ["a\0b\0", "\0", "\N{GRINNING FACE}\ufeff\u2028", "\N{GRINNING FACE}\0" * 2_000_000])
@@ -74,11 +74,11 @@ async def test_any_text_survives_a_restart(file, text):
     chain = await store.chain("resp_1", now=0)
     await store.close()
 
-    assert chain == [written]
+    assert chain == Chain([written])
 
 
 async def test_an_unknown_id_has_no_chain(store):
-    assert await store.chain("resp_1", now=0) == []
+    assert await store.chain("resp_1", now=0) == Missing()
 
 
 async def test_a_chain_is_oldest_first_and_ends_with_the_row_itself(store):
@@ -86,8 +86,8 @@ async def test_a_chain_is_oldest_first_and_ends_with_the_row_itself(store):
     for link in reversed(rows):
         await store.put(link)
 
-    assert await store.chain("resp_2", now=0) == rows
-    assert await store.chain("resp_1", now=0) == rows[:2]
+    assert await store.chain("resp_2", now=0) == Chain(rows)
+    assert await store.chain("resp_1", now=0) == Chain(rows[:2])
 
 
 async def test_a_chain_with_a_missing_ancestor_is_no_chain(store):
@@ -95,22 +95,54 @@ async def test_a_chain_with_a_missing_ancestor_is_no_chain(store):
     await store.put(first)
     await store.put(last)
 
-    assert await store.chain("resp_2", now=0) == []
+    assert await store.chain("resp_2", now=0) == Missing()
 
 
 async def test_a_chain_with_an_expired_ancestor_is_no_chain(store):
     await store.put(row("resp_0", expires_at=50))
     await store.put(row("resp_1", ancestors=("resp_0",), expires_at=90))
 
-    assert len(await store.chain("resp_1", now=49)) == 2
-    assert await store.chain("resp_1", now=50) == []
+    assert len((await store.chain("resp_1", now=49)).rows) == 2
+    assert await store.chain("resp_1", now=50) == Missing()
 
 
 async def test_an_expired_row_is_unknown(store):
     await store.put(row("resp_0", expires_at=50))
 
-    assert len(await store.chain("resp_0", now=49)) == 1
-    assert await store.chain("resp_0", now=50) == []
+    assert len((await store.chain("resp_0", now=49)).rows) == 1
+    assert await store.chain("resp_0", now=50) == Missing()
+
+
+async def test_a_chain_as_deep_as_the_limit_is_read_and_one_deeper_is_told_by_its_depth(store):
+    rows = line_of(5)
+    for link in rows:
+        await store.put(link)
+
+    assert await store.chain("resp_3", now=0, limit=4) == Chain(rows[:4])
+    assert await store.chain("resp_4", now=0, limit=4) == TooDeep(5)
+    assert await store.chain("resp_4", now=0) == Chain(rows)
+
+
+async def test_the_ancestors_of_a_chain_that_is_too_deep_are_not_read(store):
+    await store.put(row("resp_9", ancestors=tuple(f"gone_{number}" for number in range(9))))
+
+    assert await store.chain("resp_9", now=0, limit=9) == TooDeep(10)
+    assert await store.chain("resp_9", now=0, limit=10) == Missing()
+
+
+async def test_a_row_that_has_expired_is_missing_however_deep_its_chain(store):
+    await store.put(row("resp_9", ancestors=("resp_8", "resp_7"), expires_at=50))
+
+    assert await store.chain("resp_9", now=50, limit=1) == Missing()
+
+
+@pytest.mark.parametrize("ancestors", [("resp_1",), ("resp_0", "resp_1"), ("resp_0", "resp_0")])
+@pytest.mark.parametrize("limit", [1, 1000])
+async def test_a_chain_that_leads_back_to_itself_is_cyclic_whatever_the_limit(store, ancestors, limit):
+    await store.put(row("resp_0"))
+    await store.put(row("resp_1", ancestors=ancestors))
+
+    assert await store.chain("resp_1", now=0, limit=limit) == Cyclic()
 
 
 async def test_a_long_chain_is_found_in_a_large_table(store):
@@ -122,7 +154,7 @@ async def test_a_long_chain_is_found_in_a_large_table(store):
     rows = line_of(50)
     await asyncio.gather(*map(store.put, rows))
 
-    assert await store.chain("resp_49", now=0) == rows
+    assert await store.chain("resp_49", now=0) == Chain(rows)
 
 
 async def test_two_hundred_puts_and_reads_at_once_all_land(store):
@@ -132,7 +164,7 @@ async def test_two_hundred_puts_and_reads_at_once_all_land(store):
         await store.put(link)
         return await store.chain(link.id, now=0)
 
-    assert await asyncio.gather(*map(put_and_read, rows)) == [[link] for link in rows]
+    assert await asyncio.gather(*map(put_and_read, rows)) == [Chain([link]) for link in rows]
 
 
 async def test_a_second_row_with_the_same_id_is_refused_and_the_first_stays(store):
@@ -141,7 +173,7 @@ async def test_a_second_row_with_the_same_id_is_refused_and_the_first_stays(stor
     with pytest.raises(WriteError, match="resp_1"):
         await store.put(row(model="second"))
 
-    assert [link.model for link in await store.chain("resp_1", now=0)] == ["first"]
+    assert [link.model for link in (await store.chain("resp_1", now=0)).rows] == ["first"]
 
 
 @pytest.mark.parametrize("bad", [row(model="\ud800"), row(created_at=2**200), row(created_at=2**64)])
@@ -150,7 +182,7 @@ async def test_a_row_the_database_cannot_hold_is_refused_and_others_are_not(stor
         await store.put(bad)
 
     await store.put(row("resp_2"))
-    assert await store.chain("resp_1", now=0) == []
+    assert await store.chain("resp_1", now=0) == Missing()
 
 
 async def test_a_store_that_was_closed_refuses(file):
@@ -162,6 +194,10 @@ async def test_a_store_that_was_closed_refuses(file):
         await store.put(row())
     with pytest.raises(ReadError, match="closed"):
         await store.chain("resp_1", now=0)
+    with pytest.raises(WriteError, match="resp_1 was not deleted, for the store is closed"):
+        await store.delete("resp_1")
+    with pytest.raises(WriteError, match="not swept, for the store is closed"):
+        await store.sweep(now=0)
 
 
 async def test_closing_twice_and_at_once_is_closing_once(file):
@@ -183,7 +219,7 @@ async def test_closing_writes_what_is_queued(file):
 
     await asyncio.gather(*puts)
     store = open_store(str(file))
-    assert [await store.chain(link.id, now=0) for link in rows] == [[link] for link in rows]
+    assert [await store.chain(link.id, now=0) for link in rows] == [Chain([link]) for link in rows]
     await store.close()
 
 
@@ -206,7 +242,7 @@ async def test_a_reader_that_leaves_disturbs_no_other(store):
     for task in reading[::2]:
         task.cancel()
 
-    assert await asyncio.gather(*reading[1::2]) == [[row()]] * 5
+    assert await asyncio.gather(*reading[1::2]) == [Chain([row()])] * 5
 
 
 async def test_a_broken_database_is_a_read_error(store):

@@ -1,0 +1,294 @@
+"""The rows on their way to the store: whom to tell to wait, whom to tell to retry, and what each write still holds."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import islice
+from typing import Literal, Protocol
+
+from transitions import EventData
+
+from machines.driver import Driven, fire
+from machines.write import FINAL, MACHINE, WRITE, State
+
+log = logging.getLogger("interlock.writes")
+
+SWEEP_VISITS = 64
+FAILED_KEPT = 64  # rows held in memory; the oldest is given up for one more
+MOVES_KEPT = 8  # of a write's trace: clients that keep retrying must not make it grow
+
+Attempt = Callable[[], Awaitable[None]]
+Outcome = Literal["row_written", "row_lost", "row_late"]
+PENDING = frozenset({State.RESERVED, State.IN_FLIGHT, State.LATE})
+OUTCOMES: dict[State, Outcome] = {State.LANDED: "row_written", State.FAILED: "row_lost", State.LOST: "row_lost"}
+
+
+class Retain(Protocol):
+    """What keeps a model's instance id in use while a row that carries it is being written."""
+
+    def release(self, wedged: bool) -> None:  # noqa: FBT001  always passed by name
+        """Let go of the model, once. The row of a wedged write may still land, so its instance id must live on."""
+
+
+class Timer(Protocol):
+    """What `call_later` answers."""
+
+    def cancel(self) -> None:
+        """Never call."""
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
+    """Call back from the running loop."""
+    return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class Write(Driven):
+    """Follows the write machine for one row; callbacks hold and let go. `expires_at` is the end of its whole chain."""
+
+    state: State
+    attempt: Attempt
+    retain: Retain | None = None
+    on_settled: Callable[[], None] | None = None
+    breaker: Timer | None = None
+    marked_until = -math.inf
+
+    def __init__(self, writes: "Writes", response_id: str, expires_at: float | None) -> None:
+        super().__init__(WRITE)
+        self.id = response_id
+        self.expires_at = expires_at
+        self._writes = writes
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def move(self, event: str) -> None:
+        """Fire `event`, and forget the oldest moves."""
+        fire(MACHINE, self, event)
+        del self.trace[:-MOVES_KEPT]
+
+    async def landed(self, soft_timeout: float) -> Outcome:
+        """Wait for the row, but not longer than `soft_timeout` seconds; a late write goes on by itself."""
+        await self.wait(soft_timeout)
+        if self.state is State.IN_FLIGHT:
+            log.warning("the write of %s takes longer than %g s; it goes on by itself", self.id, soft_timeout)
+            self.move("soft_timeout_passed")
+        return OUTCOMES.get(self.state, "row_late")
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until the write has an end, if only a failed one, or `seconds` have passed."""
+        if self.state in FINAL or self.state is State.FAILED:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        timer = self._writes.call_later(seconds, partial(_wake, waiter))
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    def arm_breaker(self, _: EventData) -> None:
+        if self._writes.hard_timeout > 0:
+            self.breaker = self._writes.call_later(self._writes.hard_timeout, partial(self._writes.trip, self))
+
+    def disarm_breaker(self, _: EventData) -> None:
+        if self.breaker is not None:
+            self.breaker.cancel()
+            self.breaker = None
+
+    def mark(self, _: EventData) -> None:
+        renewed = self._writes.clock() + self._writes.marker_ttl
+        self.marked_until = renewed if self.expires_at is None else min(renewed, self.expires_at)
+        self._writes.markers[self] = None
+
+    def unmark(self, _: EventData) -> None:
+        self._writes.markers.pop(self)
+
+    def keep(self, _: EventData) -> None:
+        self._writes.failed[self] = None
+
+    def unkeep(self, _: EventData) -> None:
+        self._writes.failed.pop(self)
+
+    def forget(self, _: EventData) -> None:
+        if self._writes.known.get(self.id) is self:
+            del self._writes.known[self.id]
+
+    def wake(self, _: EventData) -> None:
+        for waiter in self._waiters:
+            _wake(waiter)
+
+    def let_go_if_unguarded(self, event: EventData) -> None:
+        if self._writes.hard_timeout <= 0:  # no breaker will, and a write that never ends must not pin a model
+            self.let_go(event)
+
+    def let_go(self, _: EventData) -> None:
+        has_ended = self.state not in {State.LATE, State.WEDGED}
+        retain, self.retain = self.retain, None
+        if retain is not None:
+            _tell(partial(retain.release, wedged=not has_ended))
+        elif has_ended and self.on_settled is not None:
+            _tell(self.on_settled)
+        if has_ended:
+            self.on_settled = None
+
+
+class Writes:
+    """Every write from its reservation to its end. Times are in seconds, `clock` in Unix time, as rows expire by it.
+
+    `hard_timeout` 0 never wedges a write; `marker_ttl` 0 lets a wedged one be unknown at once.
+    """
+
+    def __init__(
+        self,
+        hard_timeout: float = 60.0,
+        marker_ttl: float = 300.0,
+        clock: Callable[[], float] = time.time,
+        call_later: CallLater = call_later,
+    ) -> None:
+        self.hard_timeout = hard_timeout
+        self.marker_ttl = marker_ttl
+        self.clock = clock
+        self.call_later = call_later
+        self.known: dict[str, Write] = {}
+        self.markers: dict[Write, None] = {}  # the least recently renewed first
+        self.failed: dict[Write, None] = {}  # the oldest first
+        self.running: dict[asyncio.Future[None], Write] = {}
+
+    @property
+    def held(self) -> int:
+        """How many writes have not come to their end."""
+        return len({*self.known.values(), *self.running.values()})
+
+    def reserve(self, response_id: str, earliest_expires_at: float | None) -> None:
+        """Have whoever names the id wait from now on; nothing happens if the id is known already."""
+        expires_at = earliest_expires_at
+        if expires_at is not None and not math.isfinite(expires_at):
+            expires_at = None
+        if response_id not in self.known:
+            self.known[response_id] = Write(self, response_id, expires_at)
+
+    def release(self, response_id: str) -> None:
+        """Give a reservation back, for its terminal never left; nothing happens once the write has started."""
+        write = self.known.get(response_id)
+        if write is not None and write.state is State.RESERVED:
+            write.move("terminal_undelivered")
+
+    def start(
+        self,
+        response_id: str,
+        attempt: Attempt,
+        retain: Retain | None = None,
+        on_settled: Callable[[], None] | None = None,
+    ) -> Write:
+        """Start the write of a reserved id as a task of its own; never raises what `attempt` does, now or later.
+
+        A failed attempt is made again, so `attempt` should hold nothing but the row. `retain` is released once.
+        `on_settled` is called once, but only for a write that was wedged at its release and has ended after all.
+        """
+        write = self.known[response_id]
+        write.attempt, write.retain, write.on_settled = attempt, retain, on_settled
+        self._try(write, "write_started")
+        return write
+
+    def is_pending(self, response_id: str) -> bool:
+        """Whether the row may land any moment."""
+        write = self.known.get(response_id)
+        return write is not None and write.state in PENDING
+
+    def is_wedged(self, response_id: str) -> bool:
+        """Whether the id has a live marker; to ask renews it."""
+        write = self.known.get(response_id)
+        if write is None or write.state is not State.WEDGED:
+            return False
+        is_live = self.clock() < write.marked_until
+        write.move("marker_renewed" if is_live else "marker_expired")
+        return is_live
+
+    def retry(self, response_id: str) -> bool:
+        """Write a failed row again; False if none is kept under that id."""
+        write = self.known.get(response_id)
+        return write is not None and write.state is State.FAILED and self._retry(write)
+
+    async def settled(self, response_id: str, seconds: float) -> bool:
+        """Wait until the store must know the id's fate; False if the write failed or takes longer than `seconds`."""
+        write = self.known.get(response_id)
+        if write is None:
+            return True
+        await write.wait(seconds)
+        return write.state in FINAL
+
+    def earliest(self, response_id: str) -> float | None:
+        """When the first row of the id's chain expires; 0 behind a dead marker, None if unknown."""
+        write = self.known.get(response_id)
+        if write is None:
+            return None
+        is_dead = write.state is State.WEDGED and self.clock() >= write.marked_until
+        return 0.0 if is_dead else write.expires_at
+
+    def sweep(self) -> None:
+        """Forget dead markers, and try again what failed."""
+        self._sweep_markers()
+        for write in list(self.failed):
+            self._retry(write)
+
+    def trip(self, write: Write) -> None:
+        """Give up waiting for a write: its hard timeout has passed."""
+        log.error("the write of %s has not ended after %g s", write.id, self.hard_timeout)
+        self._sweep_markers()
+        write.move("hard_timeout_passed")
+
+    def _sweep_markers(self) -> None:
+        now = self.clock()
+        for write in list(islice(self.markers, SWEEP_VISITS)):
+            if now >= write.marked_until:
+                write.move("marker_expired")
+
+    def _retry(self, write: Write) -> bool:
+        if write.expires_at is not None and self.clock() >= write.expires_at:
+            write.move("row_expired")
+            return False
+        self._try(write, "write_retried")
+        return True
+
+    def _try(self, write: Write, event: str) -> None:
+        write.move(event)
+        try:
+            running = asyncio.ensure_future(write.attempt())
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  as if it had been awaited
+            self._fail(write, error)
+            return
+        self.running[running] = write
+        running.add_done_callback(self._end)
+
+    def _end(self, ended: asyncio.Future[None]) -> None:
+        write = self.running.pop(ended)
+        error = asyncio.CancelledError() if ended.cancelled() else ended.exception()
+        if error is None:
+            write.move("row_committed")
+        else:
+            self._fail(write, error)
+
+    def _fail(self, write: Write, error: BaseException) -> None:
+        log.error("the write of %s failed: %r", write.id, error, exc_info=error)
+        write.move("write_failed")
+        if len(self.failed) > FAILED_KEPT:
+            oldest = next(iter(self.failed))
+            log.error("the row of %s is given up: %d others could not be written since", oldest.id, FAILED_KEPT)
+            oldest.move("row_given_up")
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _tell(hook: Callable[[], None]) -> None:
+    try:
+        hook()
+    except Exception:
+        log.exception("a model could not be let go of")

@@ -1,0 +1,174 @@
+"""Traces are written when the writer has nothing better to do, and never keep anyone waiting."""
+
+import asyncio
+import threading
+
+import duckdb
+import pytest
+
+from storage import writer as module
+from storage.queries import insert
+from storage.rows import ExchangeRow
+from storage.store import open_store
+from tests.storage.samples import row, trace
+
+FIELDS = ExchangeRow.__struct_fields__
+
+
+def kept(store):
+    found = store._database.connection.execute("SELECT * FROM exchanges").fetchall()
+    return [ExchangeRow(**dict(zip(FIELDS, values, strict=True))) for values in found]
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds the writer at its first insert until opened; `groups` lists what each insert held."""
+    gate = threading.Event()
+    gate.groups = []
+
+    def gated(cursor, rows):
+        gate.wait()
+        gate.groups.append([one.id for one in rows])
+        insert(cursor, rows)
+
+    monkeypatch.setattr(module, "insert", gated)
+    yield gate
+    gate.set()
+
+
+async def test_a_trace_comes_back_as_it_was_and_outlives_a_restart(file):
+    refused = trace("ex_2", status=None, model=None, response_id=None, path="/v1/\N{SNOWMAN}")
+    store = open_store(str(file))
+    store.record(trace())
+    store.record(refused)
+    await store.close()
+
+    store = open_store(str(file))
+
+    assert kept(store) == [trace(), refused]
+    assert store.dropped_traces == 0
+    await store.close()
+
+
+async def test_traces_that_wait_together_are_written_together(store, gate):
+    putting = asyncio.ensure_future(store.put(row()))
+    await asyncio.sleep(0)
+    for number in range(30):
+        store.record(trace(f"ex_{number}"))
+
+    gate.set()
+    await putting
+    await store.sweep(now=0)
+
+    assert len(kept(store)) == 30
+    assert len(gate.groups) <= 4
+
+
+async def test_rows_go_before_the_traces_that_came_before_them(store, gate):
+    putting = [asyncio.ensure_future(store.put(row("resp_0")))]
+    await asyncio.sleep(0)
+    for number in range(1, 20):
+        store.record(trace(f"ex_{number}"))
+        putting.append(asyncio.ensure_future(store.put(row(f"resp_{number}"))))
+        await asyncio.sleep(0)
+
+    gate.set()
+    await asyncio.gather(*putting)
+
+    assert [one for group in gate.groups for one in group][:20] == [f"resp_{number}" for number in range(20)]
+
+
+async def test_rows_that_keep_coming_do_not_hold_traces_back_for_ever(store, gate):
+    putting = []
+    for number in range(3 * module.GROUP_ROWS):
+        putting.append(asyncio.ensure_future(store.put(row(f"resp_{number}"))))
+        store.record(trace(f"ex_{number}"))
+    await asyncio.sleep(0)
+
+    gate.set()
+    await asyncio.gather(*putting)
+
+    first_trace = next(place for place, group in enumerate(gate.groups) if group[0].startswith("ex_"))
+    assert first_trace < len(gate.groups) - 1
+    assert max(len(group) for group in gate.groups) <= module.GROUP_ROWS
+
+
+async def test_no_more_traces_wait_than_the_bound_and_the_rest_is_dropped_and_counted(store, gate):
+    for number in range(module.TRACES_WAITING + 5):
+        store.record(trace(f"ex_{number}"))
+
+    assert store.dropped_traces == 5
+
+    gate.set()
+    await store.sweep(now=0)
+    assert len(kept(store)) == module.TRACES_WAITING
+
+    store.record(trace("later"))
+    await store.sweep(now=0)
+    assert "later" in {one.id for one in kept(store)}
+    assert store.dropped_traces == 5
+
+
+async def test_a_trace_the_database_cannot_hold_is_dropped_alone_and_rows_go_on(store, gate, caplog):
+    store.record(trace("ex_1"))
+    store.record(trace("ex_2", path="/\ud800"))
+    store.record(trace("ex_3"))
+
+    gate.set()
+    await store.put(row())
+    await store.sweep(now=0)
+
+    assert [one.id for one in kept(store)] == ["ex_1", "ex_3"]
+    assert store.dropped_traces == 1
+    assert caplog.messages == ["1 traces could not be written"]
+
+
+async def test_recording_is_never_refused_and_never_waits(file):
+    store = open_store(str(file))
+    await store.close()
+
+    store.record(trace())
+
+    assert store.dropped_traces == 1
+    with duckdb.connect(str(file)) as connection:
+        assert connection.execute("SELECT count(*) FROM exchanges").fetchone() == (0,)
+
+
+async def test_closing_writes_the_traces_that_wait(file, gate):
+    store = open_store(str(file))
+    for number in range(250):
+        store.record(trace(f"ex_{number}"))
+
+    gate.set()
+    await store.close()
+
+    store = open_store(str(file))
+    assert len(kept(store)) == 250
+    await store.close()
+
+
+async def test_a_trace_may_be_recorded_without_a_loop(file):
+    store = open_store(str(file))
+
+    await asyncio.to_thread(store.record, trace())
+    await store.close()
+
+    assert store.dropped_traces == 0
+
+
+async def test_sweeping_deletes_traces_after_their_own_retention(store):
+    await store.put(row(expires_at=5000))
+    for ended_at in (899, 900, 1000):
+        store.record(trace(f"ex_{ended_at}", ended_at=ended_at))
+
+    assert await store.sweep(now=1000, trace_retention=100) == 0
+
+    assert [one.ended_at for one in kept(store)] == [900, 1000]
+    await store.sweep(now=1001, trace_retention=0)
+    assert kept(store) == []
+
+
+def test_a_trace_has_no_place_for_content():
+    assert FIELDS == (
+        "id", "ended_at", "method", "path", "state", "event", "status", "model", "response_id", "moves",
+    )  # fmt: skip
