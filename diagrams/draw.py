@@ -8,6 +8,8 @@ from pathlib import Path
 from diagrams.layout import to_svg
 from diagrams.mermaid import to_mermaid
 from diagrams.sketch import Sketch
+from machines.binding import BINDING
+from machines.binding import State as Model
 from machines.exchange import EXCHANGE, FAILURES, REFUSALS, TERMINALS, State
 from machines.output import OUTPUT
 from machines.write import WRITE
@@ -40,6 +42,11 @@ SKETCHES = (
             Writing.LOST: "failed",
             Writing.RELEASED: "abandoned",
         },
+    ),
+    Sketch(
+        BINDING,
+        "one model object, from its load to its end",
+        {Model.BROKEN: "failed", Model.RETIRED: "abandoned"},
     ),
 )
 

@@ -12,12 +12,13 @@ from falcon.media import JSONHandler
 
 from handlers.catalog import Health, ModelList
 from handlers.exchange import Exchange, Incoming
-from handlers.models import Binding
+from handlers.operators import Model
 from handlers.replies import answer
 from handlers.responses import Responses
 from handlers.services import Services
 from handlers.steps import start
 from handlers.watch import KEY, DisconnectWatch
+from machines.binding import State
 from machines.driver import interrupt
 from machines.exchange import EXCHANGE
 from storage.errors import StoreError
@@ -33,9 +34,11 @@ def create_app(services: Services) -> "Application":
         dumps=msgspec.json.encode, loads=msgspec.json.decode
     )
     app.add_route("/v1/responses", Responses(services))
-    app.add_route("/v1/models", ModelList(services))
-    app.add_route("/health", Health(services))
-    app.add_route("/v1/health", Health(services))
+    models, health = services.models, Health(services)
+    app.add_route("/v1/models", ModelList(models))
+    app.add_route("/v1/models/{name:path}", Model(models, services.settings.token, services.settings.max_body_bytes))
+    app.add_route("/health", health)
+    app.add_route("/v1/health", health)
     unrouted = Unrouted(services)
     app.add_error_handler(falcon.HTTPError, unrouted.malformed)
     app.add_error_handler(falcon.HTTPRouteNotFound, unrouted.unknown)
@@ -86,21 +89,16 @@ class Lifespan:
                 log.warning("expired rows could not be deleted: %s", error, exc_info=error.__cause__)
 
     async def _load(self) -> None:
-        bindings = self._services.models.values()
-        await asyncio.gather(*map(self._load_one, bindings))
-        if all(binding.readiness == "broken" for binding in bindings):
+        models = self._services.models
+        models.start(self._services.announce)
+        await models.settled()
+        if all(binding.look() is State.BROKEN for binding in models.values()):
             self._services.give_up()
-
-    async def _load_one(self, binding: Binding) -> None:
-        await binding.load()
-        if binding.readiness == "ready":
-            self._services.announce(binding.name)
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for binding in self._services.models.values():
-            await binding.engine.close()
+        await self._services.models.close()
         if self._services.store is not None:
             await self._services.store.close()
 

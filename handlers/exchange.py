@@ -10,13 +10,13 @@ from engine.pieces import Decoding, Finish
 from handlers.body import Body
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
-from handlers.mapping.to_response import Head
+from handlers.mapping.to_response import Ending, Head, to_response
 from handlers.mapping.to_tools import Toolbox
-from handlers.models import Binding
+from handlers.models import Binding, Lease, Ticket
 from handlers.outbox import Outbox
 from handlers.output import Output
 from handlers.services import Services
-from handlers.wire.events import Event
+from handlers.wire.events import Created, Event, InProgress
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import Response
 from machines.driver import Driven, interrupt
@@ -64,6 +64,8 @@ class Exchange(Driven):
         self.history: list[Message] = []
         self.finish: Finish | None = None
         self.decoding: Decoding | None = None
+        self.lease: Lease | None = None
+        self.ticket: Ticket | None = None
         self.probed: Lookup | None = None
         self.expires_at = 0  # Unix seconds, known once the answer has ended
         self._reserved: str | None = None
@@ -71,6 +73,13 @@ class Exchange(Driven):
     async def say(self, event: Event) -> None:
         """Send an event to the client, waiting while it is too far behind."""
         await self.outbox.put(event)
+
+    async def beat(self) -> None:
+        """Open the stream, or say again that the response is being made."""
+        opening = to_response(self.head, Ending())
+        if self.outbox.count == 0:
+            await self.say(Created(opening))
+        await self.say(InProgress(opening))
 
     async def speak(self) -> None:
         """Send what the output has to say; whatever interrupts it, nothing is lost or said twice."""
@@ -112,7 +121,12 @@ class Exchange(Driven):
             self.decoding.cancel()
 
     def leave_slot(self, _: EventData) -> None:
-        self.binding.slots.leave()
+        if self.ticket is not None:
+            self.ticket.leave()
+
+    def release_lease(self, _: EventData) -> None:
+        if self.lease is not None:
+            self.lease.release()
 
     def reserve_row(self, _: EventData) -> None:
         if self.head.store:

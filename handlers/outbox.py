@@ -22,7 +22,7 @@ class Outbox:
         self._room = asyncio.Semaphore(limit)
         self._spoken = asyncio.Event()
         self._seen = asyncio.Event()
-        self._count = 0
+        self.count = 0
 
     async def put(self, event: Event) -> None:
         """Give an event its number and queue it, waiting while the reader is too far behind.
@@ -30,8 +30,8 @@ class Outbox:
         Raises ReaderStalledError.
         """
         await self._with_patience(self._room.acquire())
-        self._events.put_nowait((self._count, event))
-        self._count += 1
+        self._events.put_nowait((self.count, event))
+        self.count += 1
         self._spoken.set()
 
     async def deliver(self, event: Event) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from handlers.models import Binding
+from handlers.registry import Registry
 from handlers.settings import Settings
 from handlers.writes import Writes
 from machines.driver import Driven
@@ -27,7 +27,7 @@ class Services(Struct, kw_only=True):
     """
 
     settings: Settings
-    models: dict[str, Binding]
+    models: Registry
     store: Store | None
     writes: Writes = field(default_factory=Writes)
     running: set[asyncio.Task[None]] = field(default_factory=set)

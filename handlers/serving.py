@@ -3,11 +3,12 @@
 import logging
 import os
 import sys
-import time
 
+from engine.errors import LoadError
 from engine.loading import check_source, mlx_engine
+from engine.pieces import Engine
 from engine.starter import NAME, ensure_starter
-from handlers.models import Binding, Slots
+from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import MEMORY, Settings
 from handlers.writes import Writes
@@ -37,21 +38,37 @@ def prepare(settings: Settings) -> None:
 
 def to_services(settings: Settings) -> Services:
     """Make the services of one server process. Raises StoreError, LoadError; models load later."""
-    sources = settings.models or {NAME: str(ensure_starter())}
+    models = to_registry(settings)
     store = None if settings.db is None else open_store(settings.db, patience=PATIENCE)
     log.info("responses are kept %s", f"in {settings.db}" if settings.db else "nowhere")
-    now = int(time.time())
     return Services(
         settings=settings,
-        models={
-            name: Binding(name, mlx_engine(source), now, Slots(limit=settings.queue_limit))
-            for name, source in sources.items()
-        },
+        models=models,
         store=store,
         writes=Writes(settings.persist_hard_ms / 1000, settings.marker_ttl_ms / 1000),
         announce=lambda name: announce(settings, name),
         give_up=give_up,
     )
+
+
+def to_registry(settings: Settings) -> Registry:
+    """Register the models that are served from the start; names of one source share one model. Raises LoadError."""
+    sources = settings.models or {NAME: str(ensure_starter())}
+    models = Registry(make_engine, queue_limit=settings.queue_limit)
+    engines = {source: make_engine(source) for source in dict.fromkeys(sources.values())}
+    for name, source in sources.items():
+        models.register(name, engines[source])
+    return models
+
+
+def make_engine(source: str) -> Engine:
+    """Make the engine of a model that is yet to be loaded. Raises LoadError for what cannot be one."""
+    try:
+        check_source(source)
+    except (OSError, RuntimeError, ValueError) as error:  # a path too long, not ours to read, or of no such user
+        text = f"{source!r} cannot be looked up: {error}."
+        raise LoadError(text) from error
+    return mlx_engine(source)
 
 
 def give_up() -> None:

@@ -39,6 +39,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     retention_seconds: int = 604_800
     trace_retention_seconds: int = 604_800  # 0 keeps no traces
     images: str = "note"
+    heartbeat_seconds: float = 10
+    token: str | None = None  # who sends it may change the models
 
 
 def default_db() -> str:
@@ -109,6 +111,7 @@ _at_least_0 = partial(_whole, allowed=range(LARGEST + 1))
 READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_MODELS": ("models", _models),
     "INTERLOCK_DB": ("db", _db),
+    "INTERLOCK_TOKEN": ("token", lambda _, text: text),
     "INTERLOCK_PORT": ("port", partial(_whole, allowed=range(65536))),
     "INTERLOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole),
     "MLX_MAX_QUEUE_DEPTH_PER_MODEL": ("queue_limit", _whole),
@@ -126,5 +129,6 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_MAX_CHAIN_DEPTH": ("max_chain_depth", _whole),
     "INTERLOCK_SWEEP_SECONDS": ("sweep_seconds", _whole),
     "INTERLOCK_TRACE_RETENTION_SECONDS": ("trace_retention_seconds", _at_least_0),
+    "INTERLOCK_HEARTBEAT_SECONDS": ("heartbeat_seconds", _whole),
     "INTERLOCK_IMAGES": ("images", partial(_word, meanings={"note": "note", "refuse": "refuse"})),
 }

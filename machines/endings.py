@@ -44,8 +44,8 @@ REFUSALS = {
                                   "Model {model!r} is still loading; retry in {retry_after} s.", retry_after=2),
     "model_broken":       Refusal((State.BINDING, State.PREPARING), HTTPStatus(503), "server_error",
                                   "model_unavailable", "model",
-                                  "Model {model!r} is not running until the server is started again; its log says "
-                                  "why.", retry_after=10),
+                                  "Model {model!r} is not running; its operator can load it again, and the server's "
+                                  "log says why.", retry_after=10),
     "store_absent":       Refusal((State.RESOLVING,), HTTPStatus(400), IRE, None, "previous_response_id",
                                   "previous_response_id needs a response store, and this server keeps none."),
     "chain_unknown":      Refusal((State.RESOLVING,), HTTPStatus(404), "not_found_error",
@@ -66,6 +66,8 @@ REFUSALS = {
                                   "previous_response_id",
                                   "The write of {previous_response_id!r} is stuck; retry with the same id.",
                                   retry_after=5),
+    "binding_changed":    Refusal((State.RESOLVING, State.QUEUED), HTTPStatus(400), IRE, None, "model",
+                                  "Model {model!r} was replaced while the request waited; retry."),
     "identity_unreadable": Refusal((State.RESOLVING,), HTTPStatus(400), IRE, None, "previous_response_id",
                                   "The stored configuration of {previous_response_id!r} cannot be read, so its model "
                                   "cannot be verified; start a new chain."),
@@ -132,8 +134,10 @@ FAILURES = {
     "finish_error":       Failure((State.DISPATCHING,), "server_error",
                                   "The model ended its answer with an error; the server's log names exchange "
                                   "{exchange}."),
-    "server_stopping":    Failure((State.DISPATCHING,), "server_error", "The server is stopping; retry."),
-    "crashed":            Failure((State.DISPATCHING, State.EMITTING), "server_error",
+    "binding_changed":    Failure((State.HELD,), "server_error",
+                                  "Model {model!r} was replaced while the request waited; retry."),
+    "server_stopping":    Failure((State.HELD, State.DISPATCHING), "server_error", "The server is stopping; retry."),
+    "crashed":            Failure((State.HELD, State.DISPATCHING, State.EMITTING), "server_error",
                                   "The server failed on this request; its log names exchange {exchange}."),
 }
 # fmt: on

@@ -25,7 +25,8 @@ MOVES = [
     ["write_pending",       State.RESOLVING,        State.AWAITING_WRITE],
     ["write_settled",       State.AWAITING_WRITE,   State.RESOLVING],
     ["prompt_made",         State.PREPARING,        State.QUEUED],
-    ["slot_granted",        State.QUEUED,           State.DISPATCHING],
+    ["heartbeat_due",       State.QUEUED,           State.HELD],
+    ["slot_granted",        [State.QUEUED, State.HELD], State.DISPATCHING],
     ["decode_finished",     State.DISPATCHING,      State.EMITTING],
     ["token_limit_reached", State.DISPATCHING,      State.EMITTING],
     ["terminal_sent",       State.EMITTING,         State.PERSISTING],
@@ -34,7 +35,7 @@ MOVES = [
     ["row_late",            State.PERSISTING,       State.DONE],
     ["row_lost",            State.PERSISTING,       State.FAILED],
     ["failure_sent",        State.FAILING,          State.FAILED],
-    ["client_stalled",      [State.DISPATCHING, State.EMITTING, State.FAILING], State.ABANDONED],
+    ["client_stalled",      [State.HELD, State.DISPATCHING, State.EMITTING, State.FAILING], State.ABANDONED],
     ["client_gone",         list(LEAVABLE),         State.ABANDONED],
     ["crashed",             [State.FAILING, State.PERSISTING], State.FAILED],
 ]
@@ -45,9 +46,7 @@ TERMINALS = {"decode_finished": "response.completed", "token_limit_reached": "re
 HOLDS: dict[Enum, dict[str, str | list[str]]] = {
     State.DISPATCHING: {"on_exit": ["stop_decoding", "leave_slot"]},
     State.EMITTING:    {"on_enter": "reserve_row"},
-    State.DONE:        {"on_enter": "release_row"},
-    State.FAILED:      {"on_enter": "release_row"},
-    State.ABANDONED:   {"on_enter": "release_row"},
+    **{state: {"on_enter": ["leave_slot", "release_row", "release_lease"]} for state in FINAL},
 }
 # fmt: on
 

@@ -13,6 +13,7 @@ class State(Enum):
     AWAITING_WRITE = "waiting for a write in flight"
     PREPARING = "making the prompt"
     QUEUED = "waiting for the model"
+    HELD = "waiting, stream open"
     DISPATCHING = "decoding"
     EMITTING = "sending the terminal event"
     FAILING = "sending the failure"

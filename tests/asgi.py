@@ -120,6 +120,9 @@ async def running(app: Any) -> AsyncIterator[Client]:
         assert (await outgoing.get())["type"] == f"lifespan.{event}.complete"
 
     await tell("startup")
+    await asyncio.sleep(0)
+    if services := getattr(app, "_services", None):  # models are loaded in the background
+        await services.models.settled()
     try:
         yield Client(app)
     finally:

@@ -1,12 +1,13 @@
 """What tests put in the place of the world: ids that count, a clock that stands, an app with a scripted model."""
 
+import asyncio
 import itertools
 from collections.abc import Callable
 from functools import partial
 
 from engine import scripted
 from engine.scripted import ScriptedEngine
-from handlers.models import Binding, Slots
+from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import Settings
 from handlers.writes import Writes
@@ -26,12 +27,38 @@ def counting_ids() -> Callable[[str], str]:
 
 def to_services(engine: ScriptedEngine, store: Store | None, settings: Settings | None = None) -> Services:
     settings = settings or Settings()
+    models = Registry(lambda _: ScriptedEngine(), queue_limit=settings.queue_limit, clock=lambda: NOW)
+    models.register(MODEL, engine)
     return Services(
         settings=settings,
-        models={MODEL: Binding(MODEL, engine, NOW, Slots(limit=settings.queue_limit))},
+        models=models,
         store=store,
         boot_id="boot_1",
         clock=lambda: NOW,
         writes=Writes(clock=lambda: NOW),
         new_id=counting_ids(),
     )
+
+
+def hold(thing, name: str) -> asyncio.Event:
+    """Make a method wait for ever; the event tells that it was called."""
+    called = asyncio.Event()
+
+    async def wait(*_, **__):
+        called.set()
+        await asyncio.Event().wait()
+
+    setattr(thing, name, wait)
+    return called
+
+
+def watch(thing, name: str) -> asyncio.Event:
+    """Tell when a method is called."""
+    called, method = asyncio.Event(), getattr(thing, name)
+
+    def call(*arguments, **named):
+        called.set()
+        return method(*arguments, **named)
+
+    setattr(thing, name, call)
+    return called

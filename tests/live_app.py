@@ -3,27 +3,23 @@
 import os
 
 from engine.pieces import Text
-from engine.scripted import Pause, Script, ScriptedEngine
+from engine.scripted import Pause, ScriptedEngine
 from handlers.app import create_app
-from handlers.models import Binding, Slots
+from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import Settings
 from storage.store import open_store
-from tests.doubles import NOW
 from tests.sequences.test_text import SCENARIOS
 
-
-def _scripted(name: str, script: Script) -> Binding:
-    return Binding(name, ScriptedEngine(script), NOW, Slots())
+MODELS = Registry(lambda _: ScriptedEngine(SCENARIOS["plain_text"]))
+for name, script in {**SCENARIOS, "held": [Text("The"), Pause()]}.items():
+    MODELS.register(name, ScriptedEngine(script))
 
 
 app = create_app(
     Services(
         settings=Settings(),
-        models={
-            **{name: _scripted(name, script) for name, script in SCENARIOS.items()},
-            "held": _scripted("held", [Text("The"), Pause()]),
-        },
+        models=MODELS,
         store=open_store(os.environ["INTERLOCK_DB"], patience=20),
     )
 )

@@ -38,7 +38,7 @@ def break_preparing(_services, engine):
 
 
 def break_queued(services, _engine):
-    services.models[MODEL].slots.enter = breaking(ZeroDivisionError())
+    services.models[MODEL].slots.take = None
 
 
 UNSEEN = [
@@ -63,7 +63,7 @@ async def test_before_the_first_frame(client, services, engine, ended, caplog, b
 
 
 async def test_in_a_resource_that_is_no_exchange(client, services):
-    del services.models[MODEL].created_at
+    services.models._created.clear()
 
     reply = await client.request("GET", "/v1/models")
 

@@ -8,10 +8,11 @@ from engine.errors import DecodeError
 from engine.pieces import Text
 from engine.scripted import Pause
 from handlers.exchange import Exchange, Incoming
+from handlers.settings import Settings
 from handlers.steps import start
 from machines.exchange import State
 from storage.rows import Missing
-from tests.doubles import MODEL, NOW, say
+from tests.doubles import MODEL, NOW, hold, say, watch
 
 WHOLE = [False, True]
 
@@ -26,7 +27,7 @@ async def idle(services, ended):
             await asyncio.wait(services.running)
         slots = services.models[MODEL].slots
         assert [exchange.state for exchange in ended[-1:]] == [state]
-        assert (slots.waiting, slots.is_busy) == (0, False)
+        assert (slots.waiting, slots.running) == (0, 0)
         assert not services.writes.is_pending("resp_1")
         return ended[-1]
 
@@ -99,7 +100,7 @@ async def test_while_it_waits_for_the_model(client, idle, engine, services, stre
     engine.script = [pause, *say("Yes.")]
     first = client.start(input="Hello", store=False)
     await pause.reached.wait()
-    waiting = watch(services.models[MODEL].slots, "enter")
+    waiting = watch(services.models[MODEL].slots, "take")
     second = client.start(input="Me too", stream=stream)
     await waiting.wait()
     assert services.models[MODEL].slots.waiting == 1
@@ -112,6 +113,20 @@ async def test_while_it_waits_for_the_model(client, idle, engine, services, stre
     assert (await first.reply()).status_code == 200
     await idle(State.DONE)
     assert len(engine.decodes) == 1
+
+
+async def test_while_its_stream_is_held_open(client, idle, engine, services):
+    services.settings = Settings(heartbeat_seconds=0.001)
+    running = services.models[MODEL].slots.take()
+    call = client.start(input="Hello", stream=True)
+    await call.seen('"sequence_number":3')
+
+    call.leave()
+    await call.reply()
+
+    running.leave()
+    assert left(await idle()) is State.HELD
+    assert engine.decodes == []
 
 
 @pytest.mark.parametrize("stream", WHOLE)
@@ -204,27 +219,3 @@ async def test_a_reader_that_stands_still_too_long_is_given_up(
     call.leave()
     call.unread.release()
     await call.reply()
-
-
-def hold(thing, name: str) -> asyncio.Event:
-    """Make a method wait for ever; the event tells that it was called."""
-    called = asyncio.Event()
-
-    async def wait(*_, **__):
-        called.set()
-        await asyncio.Event().wait()
-
-    setattr(thing, name, wait)
-    return called
-
-
-def watch(thing, name: str) -> asyncio.Event:
-    """Tell when a method is called."""
-    called, method = asyncio.Event(), getattr(thing, name)
-
-    def call(*arguments, **named):
-        called.set()
-        return method(*arguments, **named)
-
-    setattr(thing, name, call)
-    return called

@@ -9,13 +9,12 @@ import pytest
 from engine.errors import DecodeError, EngineError, TemplateError
 from engine.scripted import ScriptedEngine, call, stop
 from handlers.app import create_app
-from handlers.models import Binding, Slots
 from handlers.services import Services
 from handlers.settings import Settings
 from machines.exchange import REFUSALS
 from storage.errors import ReadError
 from tests.asgi import Client, running
-from tests.doubles import MODEL, NOW, say, to_services
+from tests.doubles import MODEL, NOW, say, to_services, watch
 
 STRAY = {"previous_response_id": "resp_stray", "input": "And then?"}
 
@@ -103,8 +102,7 @@ async def _model_unknown(world):
 
 
 async def _model_loading(world):
-    engine = ScriptedEngine()
-    world.services.models["slow"] = Binding("slow", engine, NOW, Slots())
+    world.services.models.register("slow", ScriptedEngine())
     return await world.post(model="slow", input="Hello")
 
 
@@ -138,11 +136,25 @@ async def _identity_absent(world):
     return await world.continued(config_json="{}")
 
 
+async def swap(models):
+    """Put another model object in the place of the scripted one."""
+    await models.register(MODEL, ScriptedEngine()).load()
+
+
+async def _binding_changed(world):
+    read = world.services.store.chain
+
+    async def swap_meanwhile(*arguments):
+        await swap(world.services.models)
+        return await read(*arguments)
+
+    world.services.store.chain = swap_meanwhile
+    return await world.post(**STRAY)
+
+
 async def _instance_changed(world):
     first = await world.post(input="Hello")
-    binding = Binding(MODEL, world.engine, NOW, Slots())
-    await binding.load()
-    world.services.models[MODEL] = binding
+    await swap(world.services.models)
     world.engine.decodes.clear()
     return await world.post(input="And?", previous_response_id=first.json["id"])
 
@@ -168,13 +180,9 @@ async def _prompt_too_long(world):
 
 async def _queue_full(world):
     slots = world.services.models[MODEL].slots
-    await slots.enter()
-    waiters = [asyncio.create_task(slots.enter()) for _ in range(slots.limit)]
-    await asyncio.sleep(0)
-    reply = await world.post(input="Hello")
-    for waiter in waiters:
-        waiter.cancel()
-    return reply
+    for _ in range(slots.limit + 1):
+        slots.take()
+    return await world.post(input="Hello")
 
 
 TOOLS = [{"type": "function", "name": "weather", "parameters": {}}]
@@ -373,3 +381,17 @@ async def test_the_log_gives_the_row_the_path_and_no_content(client, engine, cap
     assert "param='input[0].role'" in refused
     assert "\n" not in unrouted
     assert "secret" not in caplog.text
+
+
+async def test_a_model_swapped_while_a_request_waits_is_told(client, services, engine):
+    running = services.models[MODEL].slots.take()
+    taken = watch(services.models[MODEL].slots, "take")
+    call = client.start(input="Hello")
+    await taken.wait()
+
+    await swap(services.models)
+    running.leave()
+    await call.reply()
+
+    assert (call.status_code, call.json["error"]["param"]) == (400, "model")
+    assert engine.decodes == []

@@ -8,9 +8,8 @@ from engine.pieces import Text
 from engine.scripted import Pause, call, stop
 from machines.exchange import State
 from machines.output import Item
-from tests.doubles import MODEL, say
+from tests.doubles import MODEL, hold, say, watch
 from tests.sequences.laws import assert_laws, to_events
-from tests.test_leaving import hold, watch
 
 
 async def drained(client, call) -> None:
@@ -91,7 +90,8 @@ def preparing(_services, engine, _call):
 
 
 def queued(services, _engine, _call):
-    return hold(services.models[MODEL].slots, "enter")
+    services.models[MODEL].slots.take()
+    return watch(services.models[MODEL].slots, "take")
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 """One step a working state: each does the state's work and returns the event that happened."""
 
 import asyncio
+import logging
 
 from engine.errors import DecodeError
 from handlers.exchange import Exchange
 from handlers.outbox import ReaderStalledError
-from handlers.steps.admit import admit
+from handlers.steps.admit import admit, hold
 from handlers.steps.bind import bind
 from handlers.steps.dispatch import dispatch
 from handlers.steps.emit import emit_failure, emit_terminal
@@ -26,6 +27,7 @@ STEPS = {
     State.AWAITING_WRITE: await_write,
     State.PREPARING: prepare,
     State.QUEUED: admit,
+    State.HELD: hold,
     State.DISPATCHING: dispatch,
     State.EMITTING: emit_terminal,
     State.FAILING: emit_failure,
@@ -36,6 +38,8 @@ EVENT_FOR: dict[type[Exception], str] = {
     DecodeError: "decode_failed",
     ReadError: "chain_unreadable",
 }
+
+log = logging.getLogger("interlock.exchange")
 
 
 async def run(exchange: Exchange) -> None:
@@ -52,8 +56,11 @@ async def run(exchange: Exchange) -> None:
 def keep_trace(exchange: Exchange) -> None:
     """Have the store keep how the exchange went, unless traces are turned off."""
     services = exchange.services
-    if services.store is not None and services.settings and services.settings.trace_retention_seconds:
-        services.store.record(exchange.trace_row())
+    try:
+        if services.store is not None and services.settings.trace_retention_seconds:
+            services.store.record(exchange.trace_row())
+    except Exception:  # the exchange has ended well, and its trace is no reason to say otherwise
+        log.exception("%s: its trace could not be kept", exchange.id)
 
 
 def start(exchange: Exchange) -> None:

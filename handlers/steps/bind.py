@@ -2,21 +2,22 @@
 
 from handlers.exchange import Exchange
 from handlers.mapping.to_response import Head
-
-REFUSED = {"loading": "model_loading", "broken": "model_broken"}
+from machines.binding import State
 
 
 async def bind(exchange: Exchange) -> str:
     """Find the model by name and start the response's head."""
     services, request = exchange.services, exchange.request
     exchange.facts.update(model=request.model, models=", ".join(services.models))
-    binding = services.models.get(request.model or "")
+    name = request.model or ""
+    binding = services.models.get(name)
     if binding is None:
         return "model_unknown"
     if services.is_stopping:
         return "server_stopping"
-    if binding.readiness != "ready":
-        return REFUSED[binding.readiness]
+    exchange.lease = services.models.lease(name)
+    if exchange.lease is None:
+        return "model_loading" if binding.state is State.LOADING else "model_broken"
     exchange.binding = binding
     exchange.head = Head(
         id=services.new_id("resp"),

@@ -4,21 +4,20 @@ from collections.abc import Awaitable, Callable
 
 from engine.pieces import Decoding, Finish, Reasoning, Text, ToolCall
 from handlers.exchange import Exchange
-from handlers.mapping.to_response import Ending, to_response
+from handlers.heartbeat import beating
 from handlers.mapping.to_sampling import to_sampling
-from handlers.wire.events import Created, InProgress
 
 
 async def dispatch(exchange: Exchange) -> str:
     """Decode, telling the client of each piece as it comes."""
-    opening = to_response(exchange.head, Ending())
-    await exchange.say(Created(opening))
-    await exchange.say(InProgress(opening))
+    if exchange.outbox.count == 0:
+        await exchange.beat()
     engine = exchange.binding.engine
     sampling = to_sampling(exchange.request, engine.context_length - len(exchange.prompt))
     exchange.decoding = engine.decode(exchange.prompt, sampling, exchange.toolbox.tools or None)
     calls: list[ToolCall] = []
-    exchange.finish = await _follow(exchange, exchange.decoding, calls)
+    async with beating(exchange):
+        exchange.finish = await _follow(exchange, exchange.decoding, calls)
     if exchange.finish is None:
         return "stream_exhausted"
     return await ENDINGS[exchange.finish.reason](exchange, calls)

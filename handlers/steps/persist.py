@@ -18,5 +18,6 @@ async def persist(exchange: Exchange) -> str:
         Origin(exchange.binding.instance, services.boot_id),
         expires_at=exchange.expires_at,
     )
-    write = services.writes.start(row.id, partial(services.store.put, row))
+    retain = exchange.binding.retain()
+    write = services.writes.start(row.id, partial(services.store.put, row), retain, retain.release)
     return await write.landed(services.settings.persist_wait_ms / 1000)

@@ -27,7 +27,10 @@ async def resolve(exchange: Exchange) -> str:
     if exchange.probed is None and (writes.is_pending(previous) or writes.retry(previous)):
         return "write_pending"
     exchange.facts["wedged"] = writes.is_wedged(previous)
-    return _judge(exchange, exchange.probed or await probe(exchange, services.store))
+    found = exchange.probed or await probe(exchange, services.store)
+    if not services.models.is_current(exchange.request.model or "", exchange.binding):
+        return "binding_changed"
+    return _judge(exchange, found)
 
 
 def _judge(exchange: Exchange, found: Lookup) -> str:
@@ -89,7 +92,7 @@ def _verify(exchange: Exchange, last: ResponseRow) -> str:
     # instances are counted anew by every process, so they compare only within one
     exchange.facts["made_by"] = last.model
     same_boot = origin.server_boot_id == exchange.services.boot_id
-    if not same_boot and last.model != exchange.binding.name:
+    if not same_boot and last.model != exchange.request.model:
         return "model_renamed"
     if same_boot and origin.model_instance_id != exchange.binding.instance:
         return "instance_changed"

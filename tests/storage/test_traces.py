@@ -24,9 +24,11 @@ def kept(store):
 def gate(monkeypatch):
     """Holds the writer at its first insert until opened; `groups` lists what each insert held."""
     gate = threading.Event()
+    gate.reached = threading.Event()
     gate.groups = []
 
     def gated(cursor, rows):
+        gate.reached.set()
         gate.wait()
         gate.groups.append([one.id for one in rows])
         insert(cursor, rows)
@@ -94,6 +96,8 @@ async def test_rows_that_keep_coming_do_not_hold_traces_back_for_ever(store, gat
 
 
 async def test_no_more_traces_wait_than_the_bound_and_the_rest_is_dropped_and_counted(store, gate):
+    store.record(trace("first"))
+    await asyncio.to_thread(gate.reached.wait)
     for number in range(module.TRACES_WAITING + 5):
         store.record(trace(f"ex_{number}"))
 
@@ -101,7 +105,7 @@ async def test_no_more_traces_wait_than_the_bound_and_the_rest_is_dropped_and_co
 
     gate.set()
     await store.sweep(now=0)
-    assert len(kept(store)) == module.TRACES_WAITING
+    assert len(kept(store)) == module.TRACES_WAITING + 1
 
     store.record(trace("later"))
     await store.sweep(now=0)

@@ -1,0 +1,41 @@
+"""Keeps a stream alive while nothing is said: clients give up one that is silent for long, and heed no comments.
+
+What they do heed is `response.in_progress` again, with the next number.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from handlers.exchange import Exchange
+from handlers.outbox import ReaderStalledError
+from machines.driver import interrupt
+from machines.exchange import EXCHANGE
+
+
+@asynccontextmanager
+async def beating(exchange: Exchange) -> AsyncIterator[None]:
+    """Say `response.in_progress` whenever nothing else was said for a heartbeat."""
+    if not exchange.wants_stream:
+        yield
+        return
+    beats = asyncio.create_task(_beat(exchange))
+    try:
+        yield
+    finally:
+        beats.cancel()
+        with suppress(asyncio.CancelledError):
+            await beats
+
+
+async def _beat(exchange: Exchange) -> None:
+    while True:
+        said = exchange.outbox.count
+        await asyncio.sleep(exchange.services.settings.heartbeat_seconds)
+        if exchange.outbox.count != said:
+            continue
+        try:
+            await exchange.beat()
+        except ReaderStalledError:
+            interrupt(EXCHANGE, exchange, "client_stalled")
+            return
