@@ -33,6 +33,7 @@ snapshots: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench.decode
+	$(BIN)/python -m bench.cancel
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -83,6 +83,11 @@ class MlxEngine:
         """Whether the thread lives and takes decodes."""
         return self._thread.is_alive() and self._ended is None
 
+    @property
+    def is_decoding(self) -> bool:
+        """Whether a decode is under way or waits for the thread."""
+        return bool(self._open)
+
     async def load(self) -> None:
         """Load the model, on the engine's thread. Raises LoadError."""
         # An exit under a thread that computes aborts the process; a load may take longer than an exit should.
