@@ -92,7 +92,7 @@ class Lifespan:
         models = self._services.models
         models.start(self._services.announce)
         await models.settled()
-        if all(binding.look() is State.BROKEN for binding in models.values()):
+        if models and all(binding.look() is State.BROKEN for binding in models.values()):
             self._services.give_up()
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:

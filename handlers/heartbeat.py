@@ -5,7 +5,7 @@ What they do heed is `response.in_progress` again, with the next number.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from handlers.exchange import Exchange
 from handlers.outbox import ReaderStalledError
@@ -24,8 +24,10 @@ async def beating(exchange: Exchange) -> AsyncIterator[None]:
         yield
     finally:
         beats.cancel()
-        with suppress(asyncio.CancelledError):
-            await beats
+        # not `await beats`: that could not tell its cancellation from the exchange's own
+        await asyncio.wait([beats])
+        if not beats.cancelled():
+            beats.result()
 
 
 async def _beat(exchange: Exchange) -> None:

@@ -19,6 +19,7 @@ class Outbox:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._events: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
+        self._limit = limit
         self._room = asyncio.Semaphore(limit)
         self._spoken = asyncio.Event()
         self._seen = asyncio.Event()
@@ -37,6 +38,8 @@ class Outbox:
     async def deliver(self, event: Event) -> None:
         """Queue the terminal event and wait until its reader says that it left. Raises ReaderStalledError."""
         await self.put(event)
+        for _ in range(self._limit):  # each event that is taken starts the patience anew, and none follows this one
+            await self._with_patience(self._room.acquire())
         await self._with_patience(self._seen.wait())
 
     async def _with_patience(self, waiting: Coroutine[Any, Any, Any]) -> None:

@@ -54,8 +54,8 @@ REFUSALS = {
     "model_renamed":      Refusal((State.RESOLVING,), HTTPStatus(400), IRE, None, "model",
                                   "The chain of {previous_response_id!r} was made by model {made_by!r}, not by "
                                   "{model!r}; ask {made_by!r}, or start a new chain."),
-    "chain_unreadable":   Refusal((State.RESOLVING, State.PREPARING), HTTPStatus(500), "server_error", None,
-                                  "previous_response_id",
+    "chain_unreadable":   Refusal((State.RESOLVING, State.AWAITING_WRITE, State.PREPARING), HTTPStatus(500),
+                                  "server_error", None, "previous_response_id",
                                   "Failed to retrieve previous response: the store could not read it."),
     "chain_too_deep":     Refusal((State.RESOLVING,), HTTPStatus(400), IRE, "chain_too_deep", "previous_response_id",
                                   "The chain of {previous_response_id!r} has {depth} responses and this server follows "

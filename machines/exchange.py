@@ -46,6 +46,7 @@ TERMINALS = {"decode_finished": "response.completed", "token_limit_reached": "re
 HOLDS: dict[Enum, dict[str, str | list[str]]] = {
     State.DISPATCHING: {"on_exit": ["stop_decoding", "leave_slot"]},
     State.EMITTING:    {"on_enter": "reserve_row"},
+    State.FAILING:     {"on_enter": "leave_slot"},
     **{state: {"on_enter": ["leave_slot", "release_row", "release_lease"]} for state in FINAL},
 }
 # fmt: on

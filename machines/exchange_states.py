@@ -29,4 +29,4 @@ UNSEEN = (State.ROUTING, State.VALIDATING, State.BINDING, State.RESOLVING, State
           State.QUEUED)  # fmt: skip
 # BINDING never waits; after the terminal event left, a client that leaves changes nothing
 LEAVABLE = tuple(state for state in State if state not in {*FINAL, State.BINDING, State.PERSISTING})
-WAITING = (State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED)
+WAITING = (State.VALIDATING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED)

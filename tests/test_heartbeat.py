@@ -78,6 +78,42 @@ async def test_a_swap_while_the_stream_is_held_is_a_failure(client, services, en
     assert ended[-1].state is State.FAILED
 
 
+async def test_a_held_reader_that_fails_frees_its_place_before_it_is_told(client, engine, services):
+    running = services.models[MODEL].slots.take()
+    slots = services.models[MODEL].slots
+    call = client.start(input="Hello", stream=True)
+    call.unread = asyncio.Semaphore(2)
+    await call.seen("response.in_progress")
+
+    await swap(services.models)
+    running.leave()
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+    assert (slots.running, slots.waiting) == (0, 0)
+    for _ in range(100):
+        call.unread.release()
+    await call.reply()
+    assert names(call.text)[-1] == "response.failed"
+
+
+async def test_an_interruption_that_meets_the_end_of_a_decode_is_not_lost(client, engine, services, ended):
+    engine.script = say("Hi")
+    loop = asyncio.get_running_loop()
+    wait = asyncio.wait
+
+    async def interrupted_wait(tasks, **named):
+        for exchange in list(services.exchanges):
+            loop.call_soon(exchange.leave)
+        return await wait(tasks, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("handlers.heartbeat.asyncio.wait", interrupted_wait)
+        await client.post(input="Hello", stream=True)
+
+    assert (ended[-1].event, ended[-1].trace[-1].source) == ("client_gone", State.DISPATCHING)
+
+
 async def test_a_stop_while_the_stream_is_held_is_a_failure(client, services):
     services.models[MODEL].slots.take()
     call = client.start(input="Hello", stream=True)

@@ -11,7 +11,7 @@ from handlers.exchange import Exchange, Incoming
 from handlers.settings import Settings
 from handlers.steps import start
 from machines.exchange import State
-from storage.rows import Missing
+from storage.rows import Chain, Missing
 from tests.doubles import MODEL, NOW, hold, say, watch
 
 WHOLE = [False, True]
@@ -191,6 +191,20 @@ async def test_a_reader_that_stands_still_pauses_the_engine(client, idle, engine
     await call.reply()
     assert left(await idle()) is State.DISPATCHING
     assert engine.cancelled == 1
+
+
+async def test_a_slow_but_steady_reader_is_not_given_up(client, idle, engine, services, monkeypatch):
+    monkeypatch.setattr("handlers.outbox.PATIENCE", 0.5)
+    engine.script = say(*("word " for _ in range(25)))
+    call = client.start(input="Hello", stream=True)
+    call.unread = asyncio.Semaphore(0)
+
+    while not call.task.done():
+        await asyncio.sleep(0.03)
+        call.unread.release()
+
+    exchange = await idle(State.DONE)
+    assert isinstance(await services.store.chain(exchange.head.id, NOW), Chain)
 
 
 @pytest.mark.parametrize("stream", WHOLE)

@@ -343,6 +343,19 @@ async def test_instances_are_compared_within_one_server_process_only(engine, sto
     assert reply.status_code == status
 
 
+async def test_a_last_look_that_cannot_read_is_the_servers_fault(client, services):
+    async def break_off(*_):
+        raise ReadError
+
+    services.settings = Settings(write_wait_ms=1)
+    services.writes.reserve("resp_stray", None)
+    services.store.chain = break_off
+
+    reply = await client.post(**STRAY)
+
+    assert (reply.status_code, reply.json["error"]["param"]) == (500, "previous_response_id")
+
+
 async def test_a_reference_to_a_row_that_cannot_be_read_is_the_servers_fault(client, services):
     async def break_off(*_):
         raise ReadError

@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+from engine.errors import LoadError
 from engine.pieces import Text
 from engine.scripted import Pause, call, stop
+from handlers.app import create_app
 from machines.exchange import State
 from machines.output import Item
+from tests.asgi import running
 from tests.doubles import MODEL, hold, say, watch
 from tests.sequences.laws import assert_laws, to_events
 
@@ -116,3 +119,21 @@ async def test_a_request_that_waits_is_refused(client, services, engine, ended, 
 
     assert (call.status_code, call.json["error"]["code"]) == (503, "server_stopping")
     assert (ended[-1].state, ended[-1].trace[-1].source) == (State.REFUSED, state)
+
+
+@pytest.mark.parametrize(("forget", "stops"), [(True, False), (False, True)])
+async def test_a_server_stops_only_if_a_model_it_has_could_not_be_loaded(services, engine, forget, stops):
+    async def fail():
+        raise LoadError("No.")
+
+    engine.load = fail
+    given_up = []
+    services.give_up = lambda: given_up.append(True)
+    if forget:
+        services.models.unregister(MODEL)
+
+    async with running(create_app(services)):
+        while services.running:
+            await asyncio.wait(services.running)
+
+    assert bool(given_up) is stops

@@ -13,8 +13,6 @@ async def bind(exchange: Exchange) -> str:
     binding = services.models.get(name)
     if binding is None:
         return "model_unknown"
-    if services.is_stopping:
-        return "server_stopping"
     exchange.lease = services.models.lease(name)
     if exchange.lease is None:
         return "model_loading" if binding.state is State.LOADING else "model_broken"

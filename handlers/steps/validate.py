@@ -17,6 +17,8 @@ async def validate(exchange: Exchange) -> str:
     limit = exchange.services.settings.max_body_bytes
     exchange.facts["limit"] = limit
     body = await exchange.incoming.body.read(limit) if exchange.incoming.body else b""
+    if exchange.services.is_stopping:
+        return "server_stopping"
     if body is None:
         return "body_too_large"
     try:
