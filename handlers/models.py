@@ -170,8 +170,7 @@ class Binding(Driven):
 
     def close(self) -> None:
         """Let go of the model though something may still hold it: the server ends."""
-        if self.state is not State.GONE:
-            fire(MACHINE, self, "server_closed")
+        fire(MACHINE, self, "server_closed")
 
     def close_engine(self, _: EventData) -> None:
         if not self._is_closed:

@@ -341,7 +341,17 @@ async def test_without_a_token_no_other_machine_may(world, peer):
 
 
 @pytest.mark.parametrize(
-    "host", ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "[::1", "192.0.2.7", "localhost,e"]
+    "host",
+    [
+        "",
+        "evil.example",
+        "evil-localhost",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "[::1",
+        "192.0.2.7",
+        "localhost,e",
+    ],
 )
 async def test_without_a_token_no_other_host_is_answered(world, host):
     assert (await world.delete(host=host)).status_code == 403
@@ -377,8 +387,9 @@ async def test_with_a_token_whoever_sends_it_may_change_models_and_nobody_else(m
 
     assert reply.status_code == status
     if status == 401:
-        asked = 'Bearer realm="interlock"'
-        assert reply.headers["Www-Authenticate"].removesuffix(', error="invalid_token"') == asked
+        was_sent = (header or "").lower().startswith("bearer s")
+        error = ', error="invalid_token"' if was_sent else ""
+        assert reply.headers["Www-Authenticate"] == f'Bearer realm="interlock"{error}'
 
 
 async def test_a_token_is_not_asked_of_those_who_only_look(monkeypatch):
@@ -410,7 +421,9 @@ async def test_deep_json_is_refused_not_crashed_on(world):
     assert (await world.put(b"[" * 999)).status_code == 400
 
 
-@pytest.mark.parametrize("source", ["/nowhere/at/all", "a\0b", "a/" + "b" * 300, "~nobody-here/x", "x" * 5000, "a/b/c"])
+@pytest.mark.parametrize(
+    "source", ["/nowhere/at/all", "a\0b", "a/" + "b" * 300, "~nobody-here/x", "~a\0b/x", "x" * 5000, "a/b/c"]
+)
 def test_no_source_can_crash_the_maker_of_engines(source):
     from handlers.serving import make_engine  # noqa: PLC0415  mlx is imported after a fast BLAS
 

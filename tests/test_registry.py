@@ -18,7 +18,6 @@ class Loadable(ScriptedEngine):
     def __init__(self, *, waits: bool = False) -> None:
         super().__init__()
         self.closes = 0
-        self.closed = asyncio.Event()
         self.error: Exception | None = None
         self.may_load = asyncio.Event()
         if not waits:
@@ -32,7 +31,6 @@ class Loadable(ScriptedEngine):
 
     async def close(self) -> None:
         self.closes += 1
-        self.closed.set()
         await super().close()
 
     def finish(self, error: Exception | None = None) -> None:
@@ -59,6 +57,8 @@ def clock():
 async def models(clock):
     registry = Registry(lambda _: Loadable(), queue_limit=2, clock=clock)
     yield registry
+    for binding in list(registry._bindings.values()):
+        binding.engine.may_load.set()
     await registry.close()
 
 
@@ -245,7 +245,7 @@ async def test_a_slow_write_keeps_the_instance_id_over_unregister_and_register(m
     assert again.look() is State.READY
 
 
-async def test_a_wedged_write_frees_the_model_and_keeps_only_its_id(models, engine):
+async def test_a_wedged_write_frees_the_model_and_keeps_only_its_id(models, engine, clock):
     binding = await load(models, "a", engine)
     retain = binding.retain()
     models.unregister("a")
@@ -253,7 +253,9 @@ async def test_a_wedged_write_frees_the_model_and_keeps_only_its_id(models, engi
     retain.release(wedged=True)
 
     assert (binding.state, await closes(models, engine)) == (State.RETIRED, 1)
+    clock.now += 5
     again = await load(models, "a", engine)
+    assert again.started_at == NOW + 5
     assert (again.instance, again.look()) == (binding.instance, State.READY)
     models.unregister("a")
     assert (binding.state, await closes(models, engine)) == (State.RETIRED, 2)
@@ -388,21 +390,36 @@ async def test_a_broken_model_is_replaced_at_once(models, engine):
 
     assert models["a"].engine is new
     assert models["a"].state is State.LOADING
-    await engine.closed.wait()
     new.finish()
+    await models.settled()
+    assert (engine.closes, models["a"].state) == (1, State.READY)
+
+
+async def test_a_model_that_is_replaced_at_once_forgets_that_the_last_load_failed(models, engine):
+    await load(models, "a", engine)
+    bad = Loadable()
+    bad.finish(LoadError("No."))
+    models.replace("a", bad)
+    await models.settled()
+    engine.healthy = False
+
+    models.replace("a", Loadable())
+
+    assert models.replacement("a") is None
 
 
 async def test_a_name_taken_away_gives_up_the_load_of_its_replacement(models, engine):
     await load(models, "a", engine)
     new = Loadable(waits=True)
     models.replace("a", new)
+    replacement = models.replacement("a")
 
     models.unregister("a")
     assert list(models) == []
     new.finish()
     await models.settled()
 
-    assert list(models) == []
+    assert (list(models), replacement.names) == ([], 0)
     assert (engine.closes, new.closes) == (1, 1)
 
 
@@ -413,6 +430,7 @@ async def test_a_model_taken_away_while_it_loads_does_not_come_back(models):
 
     models.unregister("a")
     engine.finish()
+    await gone.load()
     await models.settled()
 
     assert (list(models), gone.state, engine.closes) == ([], State.GONE, 1)
@@ -424,11 +442,12 @@ async def test_a_name_taken_away_after_a_failed_replacement_closes_nothing_twice
     bad.finish(LoadError("No."))
     models.replace("a", bad)
     await models.settled()
+    failed = models.replacement("a")
 
     models.unregister("a")
 
     assert await closes(models, engine) == 1
-    assert bad.closes == 1
+    assert (bad.closes, failed.names) == (1, 0)
 
 
 async def test_the_start_loads_each_model_once_and_announces_each_of_its_names(models, engine):
@@ -452,7 +471,10 @@ async def test_the_close_frees_every_model_once_whatever_holds_it(models, engine
     gone = await load(models, "b", Loadable())
     models.unregister("b")
 
+    models.replace("a", Loadable(waits=False))
+    assert models.replacement("a")
     await models.close()
+    assert models.replacement("a") is None
     lease.release()
     retain.release(wedged=True)
     retain.release()

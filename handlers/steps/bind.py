@@ -8,7 +8,7 @@ from machines.binding import State
 async def bind(exchange: Exchange) -> str:
     """Find the model by name and start the response's head."""
     services, request = exchange.services, exchange.request
-    exchange.facts.update(model=request.model, models=", ".join(services.models))
+    exchange.facts.update(model=request.model, models=", ".join(services.models) or "none")
     name = request.model or ""
     binding = services.models.get(name)
     if binding is None:
