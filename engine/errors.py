@@ -6,6 +6,8 @@ EngineError
 └── DecodeError     decoding broke off
 """
 
+import traceback
+
 
 class EngineError(Exception):
     """Something broke in the engine."""
@@ -21,3 +23,13 @@ class TemplateError(EngineError):
 
 class DecodeError(EngineError):
     """Decoding broke off; the cause is chained."""
+
+
+def to_decode_error(text: str, cause: BaseException | None = None) -> DecodeError:
+    """Chain a DecodeError to its cause."""
+    error = DecodeError(text)
+    error.__cause__ = cause
+    if cause is not None:
+        # The frames of its traceback hold the KV cache.
+        traceback.clear_frames(cause.__traceback__)
+    return error

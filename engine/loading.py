@@ -14,12 +14,12 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from engine.errors import LoadError
-from engine.mlx_engine import MlxEngine
+from engine.mlx_engine import CACHE_BYTES, CAPACITY, MlxEngine
 
 UNREACHABLE = (LocalEntryNotFoundError, HfHubHTTPError, ConnectionError)
 
 
-def mlx_engine(source: str, *, prefill_step_size: int | None = None) -> MlxEngine:
+def mlx_engine(source: str, *, capacity: int = CAPACITY, cache_bytes: int = CACHE_BYTES) -> MlxEngine:
     """Make the engine for a model folder, or for a model of the Hugging Face Hub."""
 
     def load() -> tuple[Any, TokenizerWrapper]:
@@ -30,7 +30,7 @@ def mlx_engine(source: str, *, prefill_step_size: int | None = None) -> MlxEngin
             raise to_load_error(source, folder, error) from error
         return model, tokenizer
 
-    return MlxEngine(load, prefill_step_size=prefill_step_size)
+    return MlxEngine(load, capacity=capacity, cache_bytes=cache_bytes)
 
 
 def check_source(source: str) -> None:

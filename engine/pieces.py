@@ -7,17 +7,42 @@ from msgspec import Struct
 
 
 class Sampling(Struct, frozen=True, kw_only=True):
-    """How to choose the next token. `max_tokens` counts generated tokens; temperature 0 is greedy."""
+    """How to choose the next token. `max_tokens` counts generated tokens; temperature 0 is greedy.
+
+    A `seed` makes the choices repeatable, whatever else decodes. Penalties are subtracted from the logits of tokens the
+    answer has already, once (presence) or each time (frequency). The answer ends before the first of the `stop` texts.
+    `top_logprobs` asks for each token's log probability and so many of the likeliest others; None asks for neither.
+    """
 
     temperature: float
     top_p: float
     max_tokens: int
+    seed: int | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    stop: tuple[str, ...] = ()
+    top_logprobs: int | None = None
+
+
+class LikelyToken(Struct, frozen=True):
+    """A token that could have been chosen, as text and as bytes, and the logarithm of its probability."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ChosenToken(LikelyToken, frozen=True):
+    """The token that was chosen, and the likeliest ones at its place, the likeliest first."""
+
+    top_logprobs: list[LikelyToken]
 
 
 class Text(Struct, frozen=True, tag="text"):
-    """Decoded text of one or more tokens; empty while a character is still split over tokens."""
+    """Decoded text of one or more tokens; `logprobs` tells of those tokens if it was asked for."""
 
     text: str
+    logprobs: list[ChosenToken] = []
 
 
 class Reasoning(Struct, frozen=True, tag="reasoning"):
@@ -53,27 +78,42 @@ class Decoding(Protocol):
 
     def __aiter__(self) -> AsyncIterator[Piece]: ...
 
+    async def begun(self) -> int:
+        """Wait until the model has taken up the prompt, and tell how many of its tokens were cached."""
+
+    def keep(self) -> None:
+        """Say that the answer was delivered: a prompt that goes on from it may then find it in the cache."""
+
     def cancel(self) -> None:
         """Stop at the next token or prefill chunk. Safe to call at any time, and twice."""
 
 
 class Engine(Protocol):
-    """A model in memory. `context_length` is in tokens, prompt and answer together."""
+    """A model in memory. `context_length` is in tokens, prompt and answer together; `capacity` decodes run together."""
 
     context_length: int
+    capacity: int
 
     @property
     def healthy(self) -> bool:
-        """Whether the engine's thread is there to serve a decode."""
+        """Whether the engine's thread is there to serve a decode, and gets on with those it has."""
 
     async def load(self) -> None:
-        """Load the model, once, before anything else is asked of it. Raises LoadError."""
+        """Load the model before anything else is asked of it, or again once it is not healthy. Raises LoadError."""
 
-    async def tokenize(self, messages: list[dict[str, Any]], tools: Tools | None = None) -> list[int]:
-        """Render chat messages (`role`, `content`) and tools with the model's template. Raises TemplateError."""
+    async def tokenize(
+        self, messages: list[dict[str, Any]], tools: Tools | None = None, effort: str | None = None
+    ) -> list[int]:
+        """Render chat messages (`role`, `content`) and tools with the model's template. Raises TemplateError.
 
-    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> Decoding:
-        """Start decoding at once, on the engine's own thread. Without `tools`, what looks like a call is text."""
+        `effort` is how much to reason, from `none` to `max`; a template without such a switch ignores it.
+        """
+
+    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = "") -> Decoding:
+        """Start decoding at once, on the engine's own thread. Without `tools`, what looks like a call is text.
+
+        What was computed for one `owner` is never reused for another.
+        """
 
     async def close(self) -> None:
         """Stop every decode and let go of the model."""

@@ -13,12 +13,11 @@ from engine.loading import mlx_engine
 from engine.mlx_engine import (
     CPU_PREFILL_STEP,
     GPU_PREFILL_STEP,
-    UNKNOWN_CONTEXT_LENGTH,
     MlxEngine,
-    context_length,
     default_prefill_step_size,
 )
 from engine.pieces import Finish, Reasoning, Sampling, Text, ToolCall
+from engine.templates import UNKNOWN_CONTEXT_LENGTH, context_length
 from tests.engine.tiny import (
     END,
     START,

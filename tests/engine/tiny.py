@@ -80,7 +80,7 @@ class Dictating(Watched):
         self.answer = mx.array([*[END] * (prompt_length - 1), *tokens, END])
 
     def __call__(self, inputs, cache, **kwargs):
-        seen = cache[0].offset
+        seen = mx.array(cache[0].offset).reshape(-1, 1)
         logits = super().__call__(inputs, cache=cache, **kwargs)
-        nexts = self.answer[mx.minimum(mx.arange(seen, cache[0].offset), self.answer.size - 1)]
-        return mx.where(mx.arange(logits.shape[-1]) == nexts[:, None], 0.0, -100.0)[None]
+        places = mx.clip(seen + mx.arange(inputs.shape[1]), 0, self.answer.size - 1)
+        return mx.where(mx.arange(logits.shape[-1]) == self.answer[places][..., None], 0.0, -100.0)
