@@ -14,13 +14,13 @@ from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from engine.errors import LoadError
-from engine.mlx_engine import CACHE_BYTES, CAPACITY, MlxEngine
+from engine.mlx_engine import MlxEngine
 
 UNREACHABLE = (LocalEntryNotFoundError, HfHubHTTPError, ConnectionError)
 
 
-def mlx_engine(source: str, *, capacity: int = CAPACITY, cache_bytes: int = CACHE_BYTES) -> MlxEngine:
-    """Make the engine for a model folder, or for a model of the Hugging Face Hub."""
+def mlx_engine(source: str, **limits: Any) -> MlxEngine:
+    """Make the engine for a model folder, or for a model of the Hugging Face Hub, with `MlxEngine`'s own limits."""
 
     def load() -> tuple[Any, TokenizerWrapper]:
         folder = Path(source).expanduser()
@@ -30,7 +30,7 @@ def mlx_engine(source: str, *, capacity: int = CAPACITY, cache_bytes: int = CACH
             raise to_load_error(source, folder, error) from error
         return model, tokenizer
 
-    return MlxEngine(load, capacity=capacity, cache_bytes=cache_bytes)
+    return MlxEngine(load, **limits)
 
 
 def check_source(source: str) -> None:
@@ -56,7 +56,12 @@ def to_load_error(source: str, folder: Path, error: Exception) -> LoadError:
 def is_larger_than_memory(folder: Path) -> bool:
     """Tell whether a model's weights exceed the machine's memory, for which MLX has no exception type of its own."""
     weights = sum(file.stat().st_size for file in folder.glob("model*.safetensors"))
-    return weights > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return weights > memory_bytes()
+
+
+def memory_bytes() -> int:
+    """Tell how much memory the machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _reason(folder: Path, error: Exception | None) -> str | None:

@@ -42,6 +42,7 @@ def stop(
     *,
     prompt_tokens: int = 0,
     completion_tokens: int = 0,
+    cached_tokens: int = 0,
     reasoning_tokens: int = 0,
 ) -> Script:
     """Write the end of a script."""
@@ -50,6 +51,7 @@ def stop(
             reason=reason,
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
+            cached_tokens=cached_tokens,
             reasoning_tokens=reasoning_tokens,
         )
     ]
@@ -61,6 +63,7 @@ class ScriptedDecoding:
     def __init__(self, script: Script) -> None:
         self.played = 0
         self.is_cancelled = False
+        self.is_kept = False
         self._script = deque(script)
         self._over = asyncio.Event()
         self._error: Exception | None = None
@@ -84,6 +87,16 @@ class ScriptedDecoding:
         self.end()
         failure, self._error = self._error, None
         raise failure or StopAsyncIteration
+
+    async def begun(self) -> int:
+        """Tell how many tokens the script's end says were cached; a script that begins with a pause waits there."""
+        while self._script and isinstance(self._script[0], Pause) and not self._over.is_set():
+            await self._wait(self._script.popleft())
+        return next((entry.cached_tokens for entry in self._script if isinstance(entry, Finish)), 0)
+
+    def keep(self) -> None:
+        """Take note that the answer was delivered."""
+        self.is_kept = True
 
     def cancel(self) -> None:
         """Stop before the next piece, and out of a pause."""
@@ -117,8 +130,9 @@ class ScriptedEngine:
     A word is a token: the first word ever seen is 1, the next new one 2, and so on.
     """
 
-    def __init__(self, script: Script | None = None, *, context_length: int = 8192) -> None:
+    def __init__(self, script: Script | None = None, *, context_length: int = 8192, capacity: int = 1) -> None:
         self.context_length = context_length
+        self.capacity = capacity
         self.healthy = True
         self.script: Script = script or []
         self.scripts: deque[Script] = deque()
@@ -127,6 +141,9 @@ class ScriptedEngine:
         self.decodings: list[ScriptedDecoding] = []
         self.conversations: list[list[dict[str, Any]]] = []
         self.tools_templated: list[Tools | None] = []
+        self.efforts: list[str | None] = []
+        self.owners: list[str] = []
+        self.loads = 0
         self.tools_decoded: list[Tools | None] = []
         self._vocabulary: dict[str, int] = {}
 
@@ -136,21 +153,29 @@ class ScriptedEngine:
         return sum(decoding.is_cancelled for decoding in self.decodings)
 
     async def load(self) -> None:
-        """Be ready: there is nothing to load."""
+        """Be ready, again if need be: there is nothing to load."""
+        self.loads += 1
+        self.healthy = True
 
-    async def tokenize(self, messages: list[dict[str, Any]], tools: Tools | None = None) -> list[int]:
+    async def tokenize(
+        self, messages: list[dict[str, Any]], tools: Tools | None = None, effort: str | None = None
+    ) -> list[int]:
         """Give each whitespace-separated word of the messages' contents its token; raises `template_error` if set."""
         self.conversations.append(messages)
         self.tools_templated.append(tools)
+        self.efforts.append(effort)
         if self.template_error:
             raise self.template_error
         words = [word for message in messages for word in str(message.get("content") or "").split()]
         return [self._vocabulary.setdefault(word, len(self._vocabulary) + 1) for word in words]
 
-    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> ScriptedDecoding:
+    def decode(
+        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = ""
+    ) -> ScriptedDecoding:
         """Start playing."""
         self.decodes.append((prompt, sampling))
         self.tools_decoded.append(tools)
+        self.owners.append(owner)
         decoding = ScriptedDecoding(self.scripts.popleft() if self.scripts else self.script)
         self.decodings.append(decoding)
         return decoding

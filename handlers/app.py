@@ -69,14 +69,20 @@ class Lifespan:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._sweeper: asyncio.Task[None] | None = None
+        self._chores: list[asyncio.Task[None]] = []
 
     async def process_startup(self, _scope: Any, _event: Any) -> None:
         task = asyncio.create_task(self._load(), name="load")
         self._services.running.add(task)
         task.add_done_callback(self._services.running.discard)
+        self._chores.append(asyncio.create_task(self._watch(), name="watch"))
         if self._services.store is not None:
-            self._sweeper = asyncio.create_task(self._sweep(self._services.store), name="sweep")
+            self._chores.append(asyncio.create_task(self._sweep(self._services.store), name="sweep"))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._services.settings.watch_seconds)
+            self._services.models.watch()
 
     async def _sweep(self, store: Store) -> None:
         settings = self._services.settings
@@ -96,8 +102,8 @@ class Lifespan:
             self._services.give_up()
 
     async def process_shutdown(self, _scope: Any, _event: Any) -> None:
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for chore in self._chores:
+            chore.cancel()
         await self._services.models.close()
         if self._services.store is not None:
             await self._services.store.close()

@@ -34,6 +34,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     event: str = "route_found"
+    owner: str = ""  # whose caches it may use
     facts: dict[str, Any] = {}
     body: Body | None = None
 
@@ -62,6 +63,7 @@ class Exchange(Driven):
         self.unseen: list[str] = []
         self.chain: list[ResponseRow] = []
         self.history: list[Message] = []
+        self.cached_tokens: int | None = None  # known once the model has taken up the prompt
         self.finish: Finish | None = None
         self.decoding: Decoding | None = None
         self.lease: Lease | None = None
@@ -119,6 +121,10 @@ class Exchange(Driven):
     def stop_decoding(self, _: EventData) -> None:
         if self.decoding is not None:
             self.decoding.cancel()
+
+    def keep_warm(self, _: EventData) -> None:
+        if self.decoding is not None:
+            self.decoding.keep()
 
     def leave_slot(self, _: EventData) -> None:
         if self.ticket is not None:

@@ -63,6 +63,11 @@ class Slots:
         """Whether one more request would be one waiter too many."""
         return self.running >= self.capacity and self.waiting >= self.limit
 
+    def resize(self, capacity: int) -> None:
+        """Let so many requests decode from now on; those that do so already go on."""
+        self.capacity = capacity
+        self._call_next()
+
     def take(self) -> Ticket | None:
         """Take a place, at the end of the queue if there is one, or None if the queue is full."""
         if self.is_full:
@@ -118,6 +123,7 @@ class Binding(Driven):
     async def load(self) -> None:
         """Load the model; a failure is logged and leaves the binding broken. One that lost its names stays so."""
         event, reason = "model_loaded", None
+        self._is_closed = False
         try:
             await self.engine.load()
         except LoadError as error:
@@ -128,21 +134,33 @@ class Binding(Driven):
             log.exception("model instance %d could not be loaded", self.instance)
         if self.state is State.LOADING:
             self.reason = reason
+            self.slots.resize(self.engine.capacity)
             fire(MACHINE, self, event)
             log.info("model instance %d is %s", self.instance, self.state.value)
 
     def look(self) -> State:
         """Give the state, having looked whether the engine still lives."""
         if self.state is State.READY and not self.engine.healthy:
-            self.reason = "Its engine died; the log says more."
+            self.reason = "Its engine died or stood still; it is loaded again."
             fire(MACHINE, self, "engine_died")
         return self.state
+
+    def watch(self, now: float) -> bool:
+        """Look after an engine that died: whoever still waits for it is told, and its model is to be loaded again."""
+        if self.look() is State.DRAINING and not self.engine.healthy:
+            self._close()
+        if self.state is not State.BROKEN or self.event != "engine_died":
+            return False
+        self.started_at, self.reason = now, None
+        fire(MACHINE, self, "reload_started")
+        log.warning("model instance %d is loaded again, for its engine died or stood still", self.instance)
+        return True
 
     def add_name(self, now: float) -> None:
         """Let one more name hold this; what was retired has to be loaded again."""
         self.names += 1
         if self.state is State.RETIRED:
-            self.started_at, self._is_closed = now, False
+            self.started_at = now
         if ("named_again", self.state) in BINDING.edges:
             fire(MACHINE, self, "named_again")
 
@@ -173,6 +191,9 @@ class Binding(Driven):
         fire(MACHINE, self, "server_closed")
 
     def close_engine(self, _: EventData) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
             self._keeper.let_go(self.engine)

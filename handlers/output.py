@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 from transitions import EventData
 
+from engine.pieces import ChosenToken, Text
 from handlers.mapping.to_tools import ToolName
 from handlers.wire import events
 from handlers.wire.events import Event
@@ -23,6 +24,7 @@ from machines.driver import Driven, fire
 from machines.output import MACHINE, OUTPUT, SAYS, Item
 
 NewId = Callable[[str], str]
+NOTHING = Text("")
 Call = tuple[str, ToolName]
 
 
@@ -38,14 +40,15 @@ class Output(Driven):
         self._new_id = new_id
         self.said: deque[Event] = deque()
         self._grown: list[str] = []
+        self.logprobs: list[ChosenToken] = []
         self._call: Call = ("", ToolName("", None))
         self.open: OutputItem = OutputMessage("", "in_progress", [])
 
     def think(self, text: str) -> None:
         """Take decoded reasoning; the first of it opens a reasoning item."""
-        self._grow(Item.REASONING, "reasoning_started", text)
+        self._grow(Item.REASONING, "reasoning_started", Text(text))
 
-    def write(self, text: str) -> None:
+    def write(self, text: Text) -> None:
         """Take decoded text; the first of it opens a message. Empty text says nothing."""
         self._grow(Item.MESSAGE, "message_started", text)
 
@@ -53,7 +56,7 @@ class Output(Driven):
         """Show a whole call, once the turn is committed; the next one or the end closes it."""
         self._call = (call_id or self._new_id("call"), tool)
         fire(MACHINE, self, "call_committed")
-        self._add(arguments)
+        self._add(Text(arguments))
 
     def end(self, event: str) -> None:
         """Close what is open: `output_ended` as completed, `output_cut` as incomplete. Does nothing a second time."""
@@ -61,26 +64,32 @@ class Output(Driven):
             fire(MACHINE, self, event)
 
     def open_item(self, _: EventData) -> None:
-        self._grown, self.text = [], ""
+        self._grown, self.text, self.logprobs = [], "", []
         self.open = OPEN[self.state](self._new_id, self._call)
-        self.said += [SAY[name](self, "") for name in SAYS[self.state].opening]
+        self.said += [SAY[name](self, NOTHING) for name in SAYS[self.state].opening]
 
     def close_item(self, happened: EventData) -> None:
         status: ItemStatus = "incomplete" if happened.event.name == "output_cut" else "completed"
         self.text = "".join(self._grown)
-        self.open = CLOSE[self.state](self.open, status, self.text)
-        self.said += [SAY[name](self, "") for name in SAYS[self.state].closing]
+        self.open = CLOSE[self.state](self, status)
+        self.said += [SAY[name](self, NOTHING) for name in SAYS[self.state].closing]
         self.items.append(self.open)
 
-    def _grow(self, kind: Item, event: str, text: str) -> None:
-        if text:
+    def _grow(self, kind: Item, event: str, text: Text) -> None:
+        if text.text:
             if self.state is not kind:
                 fire(MACHINE, self, event)
             self._add(text)
 
-    def _add(self, text: str) -> None:
-        self._grown.append(text)
+    def _add(self, text: Text) -> None:
+        self._grown.append(text.text)
+        self.logprobs += text.logprobs
         self.said.append(SAY[SAYS[self.state].growing](self, text))
+
+    @property
+    def part(self) -> OutputText:
+        """The text part of the message that is open, as far as it has grown."""
+        return OutputText(self.text, logprobs=self.logprobs)
 
     @property
     def at(self) -> dict[str, Any]:
@@ -96,27 +105,30 @@ OPEN: dict[Item, Callable[[NewId, Call], OutputItem]] = {
     ),
 }
 
-CLOSE: dict[Item, Callable[[Any, ItemStatus, str], OutputItem]] = {
-    Item.REASONING: lambda item, status, text: replace(item, status=status, summary=[SummaryText(text)]),
-    Item.MESSAGE: lambda item, status, text: replace(item, status=status, content=[OutputText(text)]),
-    Item.CALL: lambda item, status, text: replace(item, status=status, arguments=text),
+CLOSE: dict[Item, Callable[[Output, ItemStatus], OutputItem]] = {
+    Item.REASONING: lambda o, status: replace(o.open, status=status, summary=[SummaryText(o.text)]),
+    Item.MESSAGE: lambda o, status: replace(o.open, status=status, content=[o.part]),
+    Item.CALL: lambda o, status: replace(o.open, status=status, arguments=o.text),
 }
 
 # fmt: off
-SAY: dict[str, Callable[[Output, str], Event]] = {
+SAY: dict[str, Callable[[Output, Text], Event]] = {
     "response.output_item.added": lambda o, _: events.ItemAdded(len(o.items), o.open),
     "response.output_item.done": lambda o, _: events.ItemDone(len(o.items), o.open),
     "response.content_part.added": lambda o, _: events.PartAdded(**o.at, content_index=0, part=OutputText("")),
-    "response.output_text.delta": lambda o, text: events.TextDelta(**o.at, content_index=0, delta=text),
-    "response.output_text.done": lambda o, _: events.TextDone(**o.at, content_index=0, text=o.text),
-    "response.content_part.done": lambda o, _: events.PartDone(**o.at, content_index=0, part=OutputText(o.text)),
+    "response.output_text.delta": lambda o, text:
+        events.TextDelta(**o.at, content_index=0, delta=text.text, logprobs=text.logprobs),
+    "response.output_text.done": lambda o, _:
+        events.TextDone(**o.at, content_index=0, text=o.text, logprobs=o.logprobs),
+    "response.content_part.done": lambda o, _: events.PartDone(**o.at, content_index=0, part=o.part),
     "response.reasoning_summary_part.added":
         lambda o, _: events.SummaryPartAdded(**o.at, summary_index=0, part=SummaryText("")),
-    "response.reasoning_summary_text.delta": lambda o, text: events.SummaryDelta(**o.at, summary_index=0, delta=text),
+    "response.reasoning_summary_text.delta":
+        lambda o, text: events.SummaryDelta(**o.at, summary_index=0, delta=text.text),
     "response.reasoning_summary_text.done": lambda o, _: events.SummaryDone(**o.at, summary_index=0, text=o.text),
     "response.reasoning_summary_part.done":
         lambda o, _: events.SummaryPartDone(**o.at, summary_index=0, part=SummaryText(o.text)),
-    "response.function_call_arguments.delta": lambda o, text: events.ArgumentsDelta(**o.at, delta=text),
+    "response.function_call_arguments.delta": lambda o, text: events.ArgumentsDelta(**o.at, delta=text.text),
     "response.function_call_arguments.done": lambda o, _: events.ArgumentsDone(**o.at, arguments=o.text),
 }
 # fmt: on

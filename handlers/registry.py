@@ -21,13 +21,11 @@ class Registry(Mapping[str, Binding]):
         self,
         make_engine: Callable[[str], Engine],
         *,
-        capacity: int = 1,
         queue_limit: int = 16,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.make_engine = make_engine
         self.clock = clock
-        self._capacity = capacity
         self._queue_limit = queue_limit
         self._names: dict[str, Binding] = {}
         self._created: dict[str, int] = {}
@@ -108,6 +106,12 @@ class Registry(Mapping[str, Binding]):
             if binding.state is State.LOADING:
                 self._spawn(self._load_first(binding, announce))
 
+    def watch(self) -> None:
+        """Load again the models whose engine died or stands still."""
+        for binding in list(self._bindings.values()):
+            if binding.watch(self.clock()):
+                self._spawn(binding.load())
+
     async def settled(self) -> None:
         """Wait for the loads and closes that are under way."""
         while self._tasks:
@@ -131,7 +135,7 @@ class Registry(Mapping[str, Binding]):
     def _bind(self, engine: Engine) -> Binding:
         binding = self._bindings.get(id(engine))
         if binding is None:
-            slots = Slots(self._capacity, self._queue_limit)
+            slots = Slots(engine.capacity, self._queue_limit)
             binding = Binding(engine, next(self._instances), slots, self.clock(), self)
             self._bindings[id(engine)] = binding
         return binding

@@ -8,6 +8,7 @@ import msgspec
 from falcon.asgi import Response
 
 from handlers.exchange import Exchange
+from handlers.mapping.to_row import to_session_cache
 from handlers.watch import Client
 from handlers.wire.events import Failed, Terminal
 from handlers.wire.sse import DONE, to_frame
@@ -28,7 +29,8 @@ async def answer(exchange: Exchange, client: Client, resp: Response) -> None:
     else:
         if exchange.unseen:
             resp.set_header("X-Interlock-Warning", f"unseen parts: {len(exchange.unseen)}")
-        resp.set_header("X-Session-Cache", "cold_replay" if exchange.chain else "fresh")
+        if exchange.cached_tokens is not None:
+            resp.set_header("X-Session-Cache", to_session_cache(exchange.cached_tokens, exchange.chain))
         await (_stream if exchange.wants_stream else _whole)(exchange, client, resp)
 
 

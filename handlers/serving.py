@@ -3,9 +3,10 @@
 import logging
 import os
 import sys
+from typing import Any
 
 from engine.errors import LoadError
-from engine.loading import check_source, mlx_engine
+from engine.loading import check_source, memory_bytes, mlx_engine
 from engine.pieces import Engine
 from engine.starter import NAME, ensure_starter
 from handlers.registry import Registry
@@ -54,21 +55,28 @@ def to_services(settings: Settings) -> Services:
 def to_registry(settings: Settings) -> Registry:
     """Register the models that are served from the start; names of one source share one model. Raises LoadError."""
     sources = settings.models or {NAME: str(ensure_starter())}
-    models = Registry(make_engine, queue_limit=settings.queue_limit)
-    engines = {source: make_engine(source) for source in dict.fromkeys(sources.values())}
+    distinct = dict.fromkeys(sources.values())
+    share = memory_bytes() // 4 // len(distinct) if settings.cache_bytes is None else settings.cache_bytes
+    limits = {"capacity": settings.capacity, "cache_bytes": share, "stall_seconds": settings.stall_seconds}
+
+    def make(source: str) -> Engine:
+        return make_engine(source, **limits)
+
+    models = Registry(make, queue_limit=settings.queue_limit)
+    engines = {source: make(source) for source in distinct}
     for name, source in sources.items():
         models.register(name, engines[source])
     return models
 
 
-def make_engine(source: str) -> Engine:
+def make_engine(source: str, **limits: Any) -> Engine:
     """Make the engine of a model that is yet to be loaded. Raises LoadError for what cannot be one."""
     try:
         check_source(source)
     except (OSError, RuntimeError, ValueError) as error:  # a path too long, not ours to read, or of no such user
         text = f"{source!r} cannot be looked up: {error}."
         raise LoadError(text) from error
-    return mlx_engine(source)
+    return mlx_engine(source, **limits)
 
 
 def give_up() -> None:

@@ -29,6 +29,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080
     max_body_bytes: int = 10 * 1024 * 1024
+    capacity: int = 8  # decodes that run together on one model
+    cache_bytes: int | None = None  # of each model's KV caches; None shares out a quarter of the memory
+    stall_seconds: int = 120
+    watch_seconds: float = 1
     queue_limit: int = 16
     write_wait_ms: int = 2000
     persist_wait_ms: int = 5000
@@ -114,6 +118,9 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_TOKEN": ("token", lambda _, text: text),
     "INTERLOCK_PORT": ("port", partial(_whole, allowed=range(65536))),
     "INTERLOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole),
+    "INTERLOCK_CAPACITY": ("capacity", partial(_whole, allowed=range(1, 257))),
+    "INTERLOCK_CACHE_BYTES": ("cache_bytes", _at_least_0),
+    "INTERLOCK_STALL_SECONDS": ("stall_seconds", _whole),
     "MLX_MAX_QUEUE_DEPTH_PER_MODEL": ("queue_limit", _whole),
     "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS": ("write_wait_ms", partial(_milliseconds, default=DEFAULTS.write_wait_ms)),
     "MLX_POST_COMMIT_PERSIST_TIMEOUT_MS": ("persist_wait_ms", partial(_milliseconds, default=DEFAULTS.persist_wait_ms)),

@@ -1,8 +1,9 @@
 """One model object: what its names, leases and retains let it be.
 
 A name binds the object, a lease is a request that uses it, a retain is a write that must land under its instance id.
-The model leaves memory when none of the three is left, not before; named again while it drains, it simply stays.
-A write given up as wedged keeps only the id: the object is then retired, and the same object named again has that id.
+An engine that died is loaded again, under the same id. The model leaves memory when none of the three is left, not
+before; named again while it drains, it simply stays. A write given up as wedged keeps only the id: the object is then
+retired, and the same object named again has that id.
 """
 
 from enum import Enum
@@ -28,6 +29,7 @@ MOVES = [
     ["model_loaded",        State.LOADING,                                  State.READY],
     ["load_failed",         State.LOADING,                                  State.BROKEN],
     ["engine_died",         State.READY,                                    State.BROKEN],
+    ["reload_started",      State.BROKEN,                                   State.LOADING],
     ["last_name_lost",      [State.LOADING, State.READY, State.BROKEN],     State.DRAINING],
     ["named_again",         State.DRAINING,                                 State.READY],
     ["last_holder_left",    State.DRAINING,                                 State.GONE],

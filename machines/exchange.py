@@ -47,6 +47,7 @@ HOLDS: dict[Enum, dict[str, str | list[str]]] = {
     State.DISPATCHING: {"on_exit": ["stop_decoding", "leave_slot"]},
     State.EMITTING:    {"on_enter": "reserve_row"},
     State.FAILING:     {"on_enter": "leave_slot"},
+    State.PERSISTING:  {"on_enter": "keep_warm"},
     **{state: {"on_enter": ["leave_slot", "release_row", "release_lease"]} for state in FINAL},
 }
 # fmt: on

@@ -71,6 +71,12 @@ async def _die(models, binding):
     assert models.lease("a") is None
 
 
+async def _reload(models, binding):
+    # only what an engine's death broke is loaded again without an operator
+    binding.event = "engine_died"
+    models.watch()
+
+
 async def _unname(models, _):
     models.unregister("a")
 
@@ -101,7 +107,8 @@ STATES = {
     State.RETIRED: _retired,
 }  # fmt: skip
 EVENTS = {
-    "model_loaded": _load, "load_failed": _fail, "engine_died": _die, "last_name_lost": _unname, "named_again": _name,
+    "model_loaded": _load, "load_failed": _fail, "engine_died": _die, "reload_started": _reload,
+    "last_name_lost": _unname, "named_again": _name,
     "last_holder_left": _release, "wedged_write_left": _wedge, "last_write_settled": _settle, "server_closed": _close,
 }  # fmt: skip
 EDGES = sorted(BINDING.edges, key=lambda edge: (edge[0], edge[1].value))

@@ -25,6 +25,7 @@ class Loadable(ScriptedEngine):
 
     async def load(self) -> None:
         await self.may_load.wait()
+        self.loads += 1
         self.healthy = self.error is None
         if self.error:
             raise self.error
@@ -497,3 +498,63 @@ async def test_a_model_that_cannot_be_closed_is_logged_and_let_go_of(models, eng
 
     assert binding.state is State.GONE
     assert "could not be closed" in caplog.text
+
+
+async def test_a_model_whose_engine_died_is_loaded_again_under_its_id(models, engine):
+    binding = await load(models, "a", engine)
+    instance = binding.instance
+    engine.healthy = False
+
+    models.watch()
+
+    assert models.lease("a") is None
+    assert binding.state is State.LOADING
+    await models.settled()
+    assert (binding.state, binding.instance, binding.reason) == (State.READY, instance, None)
+    assert models.lease("a") is not None
+
+
+async def test_a_model_that_is_being_loaded_again_is_not_loaded_twice(models, engine):
+    await load(models, "a", engine)
+    engine.healthy = False
+
+    models.watch()
+    models.watch()
+    await models.settled()
+
+    assert engine.loads == 2
+
+
+async def test_a_model_that_cannot_be_loaded_again_stays_broken_and_says_why(models, engine):
+    binding = await load(models, "a", engine)
+    engine.healthy, engine.error = False, LoadError("No memory.")
+
+    models.watch()
+    await models.settled()
+    models.watch()
+
+    assert (binding.state, binding.reason) == (State.BROKEN, "No memory.")
+
+
+async def test_a_model_that_died_while_it_drained_is_closed_so_that_its_requests_end(models, engine):
+    binding = await load(models, "a", engine)
+    lease = models.lease("a")
+    models.unregister("a")
+    engine.healthy = False
+
+    models.watch()
+    models.watch()
+
+    assert (binding.state, await closes(models, engine)) == (State.DRAINING, 1)
+    lease.release()
+    assert (binding.state, await closes(models, engine)) == (State.GONE, 1)
+
+
+async def test_the_slots_are_as_many_as_the_engine_decodes_together(models, engine):
+    engine.capacity = 3
+    binding = models.register("a", engine)
+    engine.capacity = 1
+
+    await binding.load()
+
+    assert binding.slots.capacity == 1

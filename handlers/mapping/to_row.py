@@ -18,6 +18,12 @@ class Origin(Struct, frozen=True, rename="camel"):
     server_boot_id: str | None = None
 
 
+class Reading(Struct, frozen=True):
+    """How many tokens a stored response's prompt had."""
+
+    input_tokens: int
+
+
 def to_row(
     response: Response, items: list[dict[str, Any]], chain: list[ResponseRow], origin: Origin, expires_at: int
 ) -> ResponseRow:
@@ -47,6 +53,16 @@ def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
         items += msgspec.json.decode(row.input_json, type=list[dict[str, Any]])
         items += msgspec.json.decode(row.output_json, type=list[dict[str, Any]]) or silent
     return items
+
+
+def to_session_cache(cached_tokens: int, chain: list[ResponseRow]) -> str:
+    """Say in a word what was reused: all of the turn before, the start of something else, or nothing."""
+    if not chain:
+        return "prefix_hit" if cached_tokens else "fresh"
+    before = msgspec.json.decode(chain[-1].usage_json or "null", type=Reading | None)
+    if before is not None and cached_tokens >= before.input_tokens:
+        return "hit"
+    return "prefix_hit" if cached_tokens else "cold_replay"
 
 
 def _to_json(value: object) -> str:

@@ -10,13 +10,16 @@ from handlers.mapping.to_sampling import to_sampling
 
 async def dispatch(exchange: Exchange) -> str:
     """Decode, telling the client of each piece as it comes."""
-    if exchange.outbox.count == 0:
-        await exchange.beat()
     engine = exchange.binding.engine
     sampling = to_sampling(exchange.request, engine.context_length - len(exchange.prompt))
-    exchange.decoding = engine.decode(exchange.prompt, sampling, exchange.toolbox.tools or None)
+    tools, owner = exchange.toolbox.tools or None, exchange.incoming.owner
+    exchange.decoding = engine.decode(exchange.prompt, sampling, tools, owner=owner)
     calls: list[ToolCall] = []
     async with beating(exchange):
+        # the headers tell what was cached, so the first frame waits for it, though no longer than for a heartbeat
+        exchange.cached_tokens = await exchange.decoding.begun()
+        if exchange.outbox.count == 0:
+            await exchange.beat()
         exchange.finish = await _follow(exchange, exchange.decoding, calls)
     if exchange.finish is None:
         return "stream_exhausted"
@@ -32,8 +35,8 @@ async def _follow(exchange: Exchange, decoding: Decoding, calls: list[ToolCall])
                 calls.append(piece)
             case Reasoning(text):
                 exchange.output.think(text)
-            case Text(text):
-                exchange.output.write(text)
+            case Text():
+                exchange.output.write(piece)
         await exchange.speak()
     return None
 

@@ -65,11 +65,16 @@ def _last_turn(history: list[Message]) -> Message:
     return next((message for message in reversed(history) if message.role == "assistant"), Message("assistant"))
 
 
+def _effort(exchange: Exchange) -> str | None:
+    reasoning = exchange.request.reasoning
+    return reasoning.effort if reasoning else None
+
+
 async def _render(exchange: Exchange) -> Fault:
     engine = exchange.binding.engine
     chat = to_chat(exchange.messages, exchange.head.instructions)
     try:
-        exchange.prompt = await engine.tokenize(chat, exchange.toolbox.tools or None)
+        exchange.prompt = await engine.tokenize(chat, exchange.toolbox.tools or None, _effort(exchange))
     except TemplateError as error:
         return "template_refused", {"reason": str(error)}
     except EngineError:

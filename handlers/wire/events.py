@@ -1,10 +1,10 @@
 """The events of a streamed response. Each is numbered where its frame is made, so none carries its number itself."""
 
 from collections.abc import Callable
-from typing import Any
 
 from msgspec import Struct
 
+from engine.pieces import ChosenToken
 from handlers.wire.items import OutputItem, OutputText, SummaryText
 from handlers.wire.response import Response
 
@@ -44,7 +44,7 @@ class TextDelta(Struct, frozen=True, tag="response.output_text.delta"):
     output_index: int
     content_index: int
     delta: str
-    logprobs: list[Any] = []
+    logprobs: list[ChosenToken] = []
 
 
 class TextDone(Struct, frozen=True, tag="response.output_text.done"):
@@ -54,7 +54,7 @@ class TextDone(Struct, frozen=True, tag="response.output_text.done"):
     output_index: int
     content_index: int
     text: str
-    logprobs: list[Any] = []
+    logprobs: list[ChosenToken] = []
 
 
 class PartDone(Struct, frozen=True, tag="response.content_part.done"):

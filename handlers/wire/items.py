@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from engine.pieces import ChosenToken
+
 Parts = list[dict[str, Any]]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
@@ -51,7 +53,7 @@ class OutputText(Struct, frozen=True, tag="output_text"):
 
     text: str
     annotations: list[Any] = []
-    logprobs: list[Any] = []
+    logprobs: list[ChosenToken] = []
 
 
 class SummaryText(Struct, frozen=True, tag="summary_text"):

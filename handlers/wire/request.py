@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 Name = Annotated[str, Meta(max_length=256)]
 Key = Annotated[str, Meta(max_length=64)]
+StopText = Annotated[str, Meta(min_length=1, max_length=1024)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
@@ -41,11 +42,18 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_output_tokens: Annotated[int, Meta(ge=1, le=2147483647)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    # not in the specification, but wherever else models are served
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: StopText | Annotated[list[StopText], Meta(max_length=16)] | None = None
     # an object by the specification; anything else is ignored, as the reference server does
     metadata: Any = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     text: TextOptions | None = None
+    include: list[str] | None = None
     reasoning: Reasoning | None = None
     background: bool | None = None
     # refused when present: to ignore them would answer another conversation
@@ -55,9 +63,6 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     max_tool_calls: Annotated[int, Meta(ge=1)] | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    presence_penalty: Penalty | None = None
-    frequency_penalty: Penalty | None = None
     service_tier: str | None = None
     safety_identifier: Key | None = None
     prompt_cache_key: Key | None = None
