@@ -45,8 +45,13 @@ def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
     for row in chain:
         silent = [{"type": "message", "role": "assistant", "content": ""}]
         items += msgspec.json.decode(row.input_json, type=list[dict[str, Any]])
-        items += msgspec.json.decode(row.output_json, type=list[dict[str, Any]]) or silent
+        items += to_output(row) or silent
     return items
+
+
+def to_output(row: ResponseRow) -> list[dict[str, Any]]:
+    """Make the output items of a stored response."""
+    return msgspec.json.decode(row.output_json, type=list[dict[str, Any]])
 
 
 def _to_json(value: object) -> str:
