@@ -24,8 +24,10 @@ from msgspec import Struct
 
 from engine.channel import Channel
 from engine.errors import DecodeError, EngineError, LoadError, TemplateError
+from engine.grammar import CompiledGrammar, Compiler
+from engine.hermes import to_template
 from engine.markers import Markers
-from engine.pieces import Finish, Sampling, Tools
+from engine.pieces import Constraint, Finish, Grammar, Sampling, Tools
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class Job(Struct, frozen=True):
     sampling: Sampling
     tools: Tools | None
     channel: Channel
+    grammar: Grammar | None = None
 
 
 class ReaderGoneError(Exception):
@@ -77,6 +80,7 @@ class MlxEngine:
         self._lock = threading.Lock()
         self._open: set[Channel] = set()
         self._ended: str | None = None
+        self._compiler: Compiler | None = None
 
     @property
     def healthy(self) -> bool:
@@ -110,7 +114,17 @@ class MlxEngine:
             self._templating, to_prompt, self._loaded.result(timeout=0), messages, tools
         )
 
-    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> Channel:
+    async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> CompiledGrammar:
+        """Compile what the answer to a prompt is held to. Raises GrammarError."""
+        if self._ended:
+            raise EngineError(self._ended)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._templating, self._compile, prompt, constraint, tools
+        )
+
+    def decode(
+        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, grammar: Grammar | None = None
+    ) -> Channel:
         """Start decoding as soon as the thread is free."""
         channel = Channel()
         with self._lock:
@@ -118,7 +132,7 @@ class MlxEngine:
                 channel.close(DecodeError(self._ended))
             else:
                 self._open.add(channel)
-                self._jobs.put(Job(prompt, sampling, tools, channel))
+                self._jobs.put(Job(prompt, sampling, tools, channel, grammar))
         return channel
 
     async def close(self) -> None:
@@ -126,6 +140,11 @@ class MlxEngine:
         await asyncio.to_thread(self._leave)
         atexit.unregister(self._leave)
         self._templating.shutdown(wait=False)
+
+    def _compile(self, prompt: list[int], constraint: Constraint, tools: Tools | None) -> CompiledGrammar:
+        if self._compiler is None:
+            self._compiler = Compiler(self._loaded.result(timeout=0))
+        return self._compiler.compile(prompt, constraint, tools)
 
     def _leave(self, seconds: float | None = None) -> None:
         self._end("The engine was closed.")
@@ -200,6 +219,7 @@ def to_prompt(tokenizer: Any, messages: list[dict[str, Any]], tools: Tools | Non
         text = "The model's tokenizer has no chat template."
         raise TemplateError(text)
     try:
+        messages, tools = to_template(tokenizer, messages, tools)
         return list(tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True))
     except UNTEMPLATABLE as error:
         reason = (str(error) or type(error).__name__).strip()
@@ -208,12 +228,14 @@ def to_prompt(tokenizer: Any, messages: list[dict[str, Any]], tools: Tools | Non
 
 def generate(model: Any, tokenizer: TokenizerWrapper, job: Job, prefill_step_size: int) -> None:
     """Put the pieces of one decode into its channel, until its end or until the channel is closed."""
+    processor = job.grammar.processor() if job.grammar else None
     responses = stream_generate(
         model,
         tokenizer,
         job.prompt,
         max_tokens=job.sampling.max_tokens,
         sampler=to_sampler(job.sampling),
+        logits_processors=[processor] if processor else None,
         prefill_step_size=prefill_step_size,
         prompt_progress_callback=lambda _done, _total: stop_if_closed(job.channel),
     )
@@ -225,7 +247,7 @@ def generate(model: Any, tokenizer: TokenizerWrapper, job: Job, prefill_step_siz
                 return
     reason: Literal["stop", "length"] = "length" if response.finish_reason == "length" else "stop"
     finish = Finish(
-        reason=reason,
+        reason="error" if processor and processor.failure else reason,
         prompt_tokens=response.prompt_tokens,
         completion_tokens=response.generation_tokens,
         reasoning_tokens=markers.reasoning_tokens,
