@@ -13,6 +13,7 @@ from handlers.wire.events import Event
 from handlers.wire.items import (
     ItemStatus,
     OutputCall,
+    OutputCustomCall,
     OutputItem,
     OutputMessage,
     OutputReasoning,
@@ -49,11 +50,12 @@ class Output(Driven):
         """Take decoded text; the first of it opens a message. Empty text says nothing."""
         self._grow(Item.MESSAGE, "message_started", text)
 
-    def call(self, call_id: str | None, tool: ToolName, arguments: str) -> None:
+    def call(self, call_id: str | None, tool: ToolName, given: str) -> None:
         """Show a whole call, once the turn is committed; the next one or the end closes it."""
         self._call = (call_id or self._new_id("call"), tool)
-        fire(MACHINE, self, "call_committed")
-        self._add(arguments)
+        fire(MACHINE, self, "custom_committed" if tool.is_custom else "call_committed")
+        if given:
+            self._add(given)
 
     def end(self, event: str) -> None:
         """Close what is open: `output_ended` as completed, `output_cut` as incomplete. Does nothing a second time."""
@@ -94,12 +96,16 @@ OPEN: dict[Item, Callable[[NewId, Call], OutputItem]] = {
     Item.CALL: lambda new_id, call: OutputCall(
         new_id("fc"), "in_progress", call[0], call[1].name, "", call[1].namespace
     ),
+    Item.CUSTOM_CALL: lambda new_id, call: OutputCustomCall(
+        new_id("ctc"), "in_progress", call[0], call[1].name, "", call[1].namespace
+    ),
 }
 
 CLOSE: dict[Item, Callable[[Any, ItemStatus, str], OutputItem]] = {
     Item.REASONING: lambda item, status, text: replace(item, status=status, summary=[SummaryText(text)]),
     Item.MESSAGE: lambda item, status, text: replace(item, status=status, content=[OutputText(text)]),
     Item.CALL: lambda item, status, text: replace(item, status=status, arguments=text),
+    Item.CUSTOM_CALL: lambda item, status, text: replace(item, status=status, input=text),
 }
 
 # fmt: off
@@ -118,5 +124,7 @@ SAY: dict[str, Callable[[Output, str], Event]] = {
         lambda o, _: events.SummaryPartDone(**o.at, summary_index=0, part=SummaryText(o.text)),
     "response.function_call_arguments.delta": lambda o, text: events.ArgumentsDelta(**o.at, delta=text),
     "response.function_call_arguments.done": lambda o, _: events.ArgumentsDone(**o.at, arguments=o.text),
+    "response.custom_tool_call_input.delta": lambda o, text: events.InputDelta(**o.at, delta=text),
+    "response.custom_tool_call_input.done": lambda o, _: events.InputDone(**o.at, input=o.text),
 }
 # fmt: on
