@@ -110,7 +110,11 @@ class Compiler:
 
     def _sign(self, tool: dict[str, Any], constraint: Constraint) -> Signature:
         function = to_function(tool)["function"]
-        held = to_held(to_parameters(function), is_lenient=function["name"] in constraint.lenient)
+        parameters = to_parameters(function)
+        if parameters.get("type", "object") != "object":
+            text = "the arguments of a tool are an object"
+            raise GrammarError(text, function["name"])
+        held = to_held(parameters, is_lenient=function["name"] in constraint.lenient)
         if tool["type"] == "custom" and (regex := definition(tool)[1]):
             self._check(LLMatcher.grammar_from_regex(regex), function["name"])
         self._check(LLMatcher.grammar_from_json_schema(held), function["name"])

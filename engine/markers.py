@@ -6,6 +6,7 @@ it is read again with the tool markers as text, and so is all of an answer to a 
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -25,6 +26,7 @@ NORMAL, REASONING, TOOL = "normal", "reasoning", "tool"
 # Blocks that are no model's own: a call as Hermes writes it, and one whose input is as it is up to the answer's end.
 HERMES, RAW = "hermes", "raw"
 BLOCKS = {TOOL, HERMES, RAW}
+WHOLE_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 KINDS: dict[str, type[Text] | type[Reasoning]] = {NORMAL: Text, REASONING: Reasoning}
 
 
@@ -101,6 +103,10 @@ class Markers:
 
     def _end_block(self, kind: str, end_marker: str = "") -> None:
         block, start_marker = "".join(self._block), self._block[0]
+        if end_marker and is_in_string(block[len(start_marker) :]):
+            self._block.append(end_marker)
+            self._scanner.state = kind
+            return
         # A model that thinks about its markers writes some before those it means.
         for start in dict.fromkeys((0, block.rfind(start_marker))):
             if calls := self._to_calls(kind, block[start + len(start_marker) :]):
@@ -207,6 +213,11 @@ def view(tokenizer: Any) -> dict[str, Any]:
     names = ("has_thinking", "think_start", "think_end", "structural_markers")
     tool_names = ("has_tool_calling", "tool_call_start", "tool_call_end")
     return {name: getattr(tokenizer, name) for name in (*names, *tool_names)}
+
+
+def is_in_string(block: str) -> bool:
+    """Whether a block of JSON breaks off inside a string: a marker there is text of the string."""
+    return block.lstrip().startswith("{") and '"' in WHOLE_STRING.sub("", block)
 
 
 def parse_raw(text: str, _: Tools | None = None) -> dict[str, Any]:

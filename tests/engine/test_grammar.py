@@ -20,6 +20,23 @@ ANSWER = {
 COUNT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 PATCH = 'start: "+" line\nline: /[a-z]+/ "\\n"'
 RAW = "<custom_tool_call>"
+APPLY_PATCH = r"""
+start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+hunk: add_hunk | delete_hunk | update_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+update_hunk: "*** Update File: " filename LF change_move? change?
+filename: /(.+)/
+add_line: "+" /(.*)/ LF -> line
+change_move: "*** Move to: " filename LF
+change: (change_context | change_line)+ eof_line?
+change_context: ("@@" | "@@ " /(.+)/) LF
+change_line: ("+" | "-" | " ") /(.*)/ LF
+eof_line: "*** End of File" LF
+%import common.LF
+"""
 VOCABULARY = END + 1 + len(THINK)
 HIGH = Sampling(temperature=2, top_p=1, max_tokens=400)
 
@@ -186,6 +203,16 @@ def test_a_free_form_tool_with_a_grammar_has_the_rest_of_the_answer(admits):
     assert not admits(call("patch", input="+abc\n"), may_call=ANY, must_call=True)
 
 
+def test_a_patch_as_coding_agents_have_it_is_followed(compiler, tokenizer):
+    tools = [custom("apply_patch", "lark", APPLY_PATCH)]
+    grammar = compiler.compile([START], Constraint(may_call=("apply_patch",)), tools)
+    good = '*** Begin Patch\n*** Update File: a/b.py\n@@ def f\n-    return 1\n+    return "2"\n*** End Patch\n'
+
+    for patch, is_good in [(good, True), (good.replace("@@ def", "!! def"), False), (good.replace("End", "Ed"), False)]:
+        answer = tokenizer.encode(f"Here. {RAW}apply_patch\n{patch}", add_special_tokens=False)
+        assert is_allowed(grammar.processor(), [START], [*answer, END]) is is_good
+
+
 def test_a_free_form_call_may_be_the_only_one_or_follow_text(admits):
     assert admits(f"{RAW}patch\n+a\n", may_call=("patch",), must_call=True, only_one=True)
     assert not admits(f"{call('time')}{RAW}patch\n+a\n", may_call=ANY, must_call=True, only_one=True)
@@ -245,6 +272,13 @@ def test_a_grammar_that_cannot_be_followed_is_refused_with_the_reason(compiler, 
         compiler.compile([START], Constraint(may_call=("f",)), [custom("f", syntax, definition)])
 
     assert (str(caught.value), caught.value.tool) == (reason, "f")
+
+
+def test_the_arguments_of_a_tool_are_an_object(compiler):
+    with pytest.raises(GrammarError, match="are an object") as caught:
+        compiler.compile([START], Constraint(may_call=("f",)), [function("f", {"type": "string"})])
+
+    assert caught.value.tool == "f"
 
 
 def test_a_tokenizer_that_is_no_fast_one_is_refused():

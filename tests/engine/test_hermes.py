@@ -84,3 +84,18 @@ def test_without_such_a_tool_its_marker_is_text():
     text = "<custom_tool_call>patch\na"
 
     assert "".join(piece.text for piece in pieces_of(text, [TIME]) if isinstance(piece, Text)) == text
+
+
+def test_a_marker_inside_a_string_of_a_call_is_text_of_the_string():
+    text = '<tool_call>{"name": "time", "arguments": {"a": "\\"</tool_call>"}}</tool_call>ok'
+
+    pieces = [piece for piece in pieces_of(text, [TIME]) if piece != Text("")]
+
+    assert pieces[0] == ToolCall(name="time", arguments='{"a": "\\"</tool_call>"}')
+    assert "".join(piece.text for piece in pieces[1:]) == "ok"
+
+
+def test_a_call_that_never_leaves_its_string_is_text_after_all():
+    text = 'See <tool_call>{"name</tool_call> there'
+
+    assert "".join(piece.text for piece in pieces_of(text, [TIME])) == text
