@@ -105,10 +105,14 @@ def tools_of(parser):
 
 
 def is_allowed(tokenizer, text, tools, **constraint):
+    return is_walked(tokenizer, tokenizer.encode(text, add_special_tokens=False), tools, **constraint)
+
+
+def is_walked(tokenizer, answer, tools, **constraint):
     names = tuple(tool["function"]["name"] for tool in tools)
     grammar = Compiler(tokenizer).compile([START], Constraint(may_call=names, **constraint), tools)
     processor, tokens = grammar.processor(), [START]
-    for token in [*tokenizer.encode(text, add_special_tokens=False), END]:
+    for token in [*answer, END]:
         logits = processor(mx.array(tokens), mx.zeros((1, len(tokenizer))))
         if logits[0, token].item() != 0:
             return False
@@ -144,6 +148,16 @@ def test_a_call_with_a_wrong_name_or_argument_is_not_allowed(parser, text, argum
     for bad in (text.replace("weather", "whether"), text.replace("3", "x"), text.replace("days", "nights")):
         assert not is_allowed(tokenizer, bad, tools, must_call=True)
         assert not is_allowed(tokenizer, bad, tools)
+
+
+def test_a_marker_that_is_a_token_is_not_spelled_out_in_others():
+    tokenizer, tools = make("glm47", SPECIAL), tools_of("glm47")
+    spelled = [token for char in "So <tool_call>" for token in tokenizer.encode(char, add_special_tokens=False)]
+    call = tokenizer.encode("<tool_call>time</tool_call>", add_special_tokens=False)
+
+    assert is_walked(tokenizer, spelled[:-1], tools)
+    assert not is_walked(tokenizer, spelled, tools)
+    assert not is_walked(tokenizer, [*spelled, *call], tools)
 
 
 @pytest.mark.parametrize("parser", ["kimi_k2", "minimax_m2", "pythonic", "json_tools", "mistral"])
