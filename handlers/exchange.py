@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, json
 from transitions import EventData
 
-from engine.pieces import Decoding, Finish
+from engine.pieces import Constraint, Decoding, Finish, Grammar
 from handlers.body import Body
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
@@ -60,6 +60,8 @@ class Exchange(Driven):
         self.outbox = Outbox()
         self.output = Output(self.new_item_id)
         self.toolbox = Toolbox([], {})
+        self.constraint: Constraint | None = None
+        self.grammar: Grammar | None = None
         self.unseen: list[str] = []
         self.chain: list[ResponseRow] = []
         self.history: list[Message] = []

@@ -117,6 +117,10 @@ REFUSALS = {
     "prompt_too_long":    Refusal((State.PREPARING,), HTTPStatus(400), IRE, "context_length_exceeded", "input",
                                   "The prompt has {prompt_tokens} tokens and model {model!r} takes at most {limit}; "
                                   "shorten the input or start a new chain."),
+    "schema_invalid":     Refusal((State.PREPARING,), HTTPStatus(400), IRE, "invalid_json_schema", "{param}",
+                                  "An answer cannot be held to the JSON schema of `{param}`: {reason}."),
+    "definition_invalid": Refusal((State.PREPARING,), HTTPStatus(400), IRE, "invalid_grammar", "{param}",
+                                  "A call cannot be held to the grammar of `{param}`: {reason}."),
     "queue_full":         Refusal((State.QUEUED,), HTTPStatus(429), "rate_limit_error", "queue_full", None,
                                   "{waiting} requests are waiting for model {model!r} (limit {limit}); try again in "
                                   "{retry_after}s.", retry_after=1),
