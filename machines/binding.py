@@ -8,7 +8,7 @@ A write given up as wedged keeps only the id: the object is then retired, and th
 from enum import Enum
 from http import HTTPStatus
 
-from machines.table import Refusal, Table, to_machine
+from machines.table import Refusal, Table
 
 
 class State(Enum):
@@ -85,4 +85,4 @@ OPERATOR_REFUSALS = {
 # fmt: on
 
 BINDING = Table("binding", State, State.LOADING, frozenset({State.GONE}), MOVES, HOLDS)
-MACHINE = to_machine(BINDING)
+MACHINE = BINDING.machine

@@ -2,6 +2,7 @@
 
 from engine.errors import EngineError, TemplateError
 from handlers.exchange import Exchange
+from handlers.lookup import look_up
 from handlers.mapping.references import to_references, to_resolved
 from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
 from handlers.mapping.to_row import to_history
@@ -32,7 +33,7 @@ async def _resolve_references(exchange: Exchange) -> Fault | None:
     for response_id in to_references(exchange.items):
         if services.store is not None:
             await services.writes.settled(response_id, services.settings.write_wait_ms / 1000)
-            found = await services.store.chain(response_id, int(services.clock()))
+            found = await look_up(services, response_id)
             rows += found.rows if isinstance(found, Chain) else []
     exchange.items, missing = to_resolved(exchange.items, to_history(rows))
     return missing
