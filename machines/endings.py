@@ -144,4 +144,13 @@ FAILURES = {
     "crashed":            Failure((State.HELD, State.DISPATCHING, State.EMITTING), "server_error",
                                   "The server failed on this request; its log names exchange {exchange}."),
 }
+
+# while the row is written before the terminal event, a response may fail too
+DURABLE_FAILURES = {
+    **FAILURES,
+    **{event: FAILURES[event]._replace(states=(*FAILURES[event].states, State.PERSISTING))
+       for event in ("server_stopping", "crashed")},
+    "row_lost":           Failure((State.PERSISTING,), "server_error",
+                                  "The response could not be stored; retry, or set `store` to false."),
+}
 # fmt: on

@@ -8,7 +8,7 @@ client is told each time. One item is open at a time. Calls come last, once the 
 from enum import Enum
 from typing import NamedTuple
 
-from machines.table import Table, to_machine
+from machines.table import Table
 
 
 class Item(Enum):
@@ -65,4 +65,4 @@ HOLDS: dict[Enum, dict[str, str | list[str]]] = {
 # fmt: on
 
 OUTPUT = Table("output", Item, Item.NONE, frozenset({Item.CLOSED}), MOVES, HOLDS)
-MACHINE = to_machine(OUTPUT)
+MACHINE = OUTPUT.machine

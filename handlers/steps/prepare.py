@@ -3,6 +3,7 @@
 from engine.errors import EngineError, GrammarError, TemplateError
 from engine.pieces import Constraint
 from handlers.exchange import Exchange
+from handlers.lookup import look_up_row
 from handlers.mapping.references import to_references, to_resolved
 from handlers.mapping.to_constraint import to_constraint, to_format, to_grammar_fault, to_told
 from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
@@ -37,7 +38,7 @@ async def _resolve_references(exchange: Exchange) -> Fault | None:
     for response_id in named:
         if services.store is not None:
             await services.writes.settled(response_id, services.settings.write_wait_ms / 1000)
-            found = await services.store.row(response_id, int(services.clock()))
+            found = await look_up_row(services, response_id)
             stored += [] if isinstance(found, Missing) else to_output(found)
     exchange.items, missing = to_resolved(exchange.items, stored)
     return missing
