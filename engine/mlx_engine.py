@@ -77,7 +77,10 @@ class MlxEngine:
         # An exit under a thread that computes aborts the process; a load may take longer than an exit should.
         atexit.register(self._leave, EXIT_SECONDS)
         self._worker.thread.start()
-        loaded = await _loaded(self._worker)
+        worker = self._worker
+        loaded = await _loaded(worker)
+        if worker.ended:
+            raise LoadError(worker.ended)
         self.context_length = loaded.context_length
         self.capacity = self._limits.capacity if loaded.is_batchable else 1
 
@@ -88,7 +91,7 @@ class MlxEngine:
         worker = self._worker
         if worker.ended:
             raise EngineError(worker.ended)
-        tokenizer = worker.loaded.result(timeout=0).tokenizer
+        tokenizer = (await _loaded(worker)).tokenizer
         return await asyncio.get_running_loop().run_in_executor(
             self._templating, to_prompt, tokenizer, messages, tools, effort
         )
@@ -105,7 +108,7 @@ class MlxEngine:
 
     async def close(self) -> None:
         """Break off every decode, wait for the thread and let go of the model."""
-        await asyncio.to_thread(self._leave)
+        await asyncio.to_thread(self._leave, self._stall_seconds)  # a thread that hangs is left behind
         atexit.unregister(self._leave)
         if self._templating is not None:
             self._templating.shutdown(wait=False)
