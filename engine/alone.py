@@ -50,15 +50,15 @@ class LoneGenerator:
         """Take a sequence: of its segments, most tokens, cache, tokens in it, sampler, processors and stops a list."""
         (parts,), *rest = segments, *options
         ((max_tokens,), (cache,), (tokens,), (sampler,), (processors,), (stops,)) = rest
-        left = [segment for segment in (*parts[:-1], parts[-1][:-1], parts[-1][-1:]) if segment]
-        if not left:
-            msg = "The prompt is empty."
+        *whole, last = [segment for segment in parts if segment] or [[]]
+        if not last or max_tokens <= 0:
+            msg = "The prompt is empty, or there is no room for an answer."
             raise ValueError(msg)
         self._count += 1
         self._lone = Lone(
             uid=self._count,
-            segments=left,
-            prompt_length=sum(map(len, left)),
+            segments=[segment for segment in (*whole, last[:-1], last[-1:]) if segment],
+            prompt_length=sum(map(len, parts)),
             max_tokens=max_tokens,
             cache=cache or make_prompt_cache(self._model),
             tokens=tokens,

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import mlx.core as mx
 from mlx_lm.generate import BatchGenerator, GenerationBatch, make_stop_sequences
-from mlx_lm.models.cache import KVCache, can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
+from mlx_lm.models.cache import KVCache, make_prompt_cache, trim_prompt_cache
 from msgspec import Struct
 
 from engine.alone import LoneGenerator
 from engine.channel import Channel
 from engine.errors import to_decode_error
-from engine.prompt_cache import Cache, PromptCache
+from engine.prompt_cache import Cache, PromptCache, can_cut, parts
 from engine.sequence import Job, Reason, Sequence
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Batch:
         self._on_end = on_end
         self._stops = make_stop_sequences(tokenizer)  # type: ignore[no-untyped-call]
         self._kept = PromptCache(limits.cache_bytes)
-        self._cuts_anywhere = all(type(layer) is KVCache for layer in flat(make_prompt_cache(model)))
+        self._cuts_anywhere = all(type(layer) is KVCache for layer in parts(make_prompt_cache(model)))
         self._is_batchable = is_batchable(model)
         self._capacity = limits.capacity if self._is_batchable else 1
         self._running: dict[int, Sequence] = {}
@@ -203,26 +203,29 @@ class Batch:
         return cache or [], tokens
 
     def _keep(self, sequence: Sequence, cache: Cache, tokens: list[int]) -> None:
-        channel, prompt_length = sequence.job.channel, len(sequence.job.prompt)
-        self._kept.put(
-            sequence.job.owner, tokens, cache, prompt_length=prompt_length, is_kept=lambda: channel.is_kept
-        )  # fmt: skip
-        self._fit()
+        channel = sequence.job.channel
+        self._put(sequence, cache, tokens, prompt_length=len(sequence.job.prompt), is_kept=lambda: channel.is_kept)
 
     def _keep_prompt(self, uid: int) -> None:
         cache, tokens = self._generator.extract_cache([uid])[uid]
-        self._kept.put(self._running[uid].job.owner, list(tokens), cache)
-        self._fit()
+        self._put(self._running[uid], cache, list(tokens))
 
     def _keep_cut(self, sequence: Sequence, cache: Cache, tokens: list[int]) -> None:
         """Keep what was prefilled of a decode that was cancelled."""
         spare = max(0, len(tokens) - len(sequence.job.prompt))
-        if spare and can_trim_prompt_cache(cache):
+        if spare and can_cut(cache):
             trim_prompt_cache(cache, spare)
             spare, tokens = 0, tokens[:-spare]
         if cache and tokens and not spare:
-            self._kept.put(sequence.job.owner, tokens, cache)
+            self._put(sequence, cache, tokens)
+
+    def _put(self, sequence: Sequence, cache: Cache, tokens: list[int], **conditions: Any) -> None:
+        try:
+            self._kept.put(sequence.job.owner, tokens, cache, **conditions)
             self._fit()
+        except Exception:  # for want of memory, which is no fault of those that run
+            log.exception("A cache could not be kept.")
+            self._kept.clear()
 
     def _fit(self) -> None:
         """Let caches go that memory is too short for, beside those in use."""
@@ -254,8 +257,3 @@ def find_culprit(running: list[Sequence]) -> Sequence | None:
 def to_chunk(tokens: int) -> int:
     """Give the most tokens of a prompt to prefill at once, of so many that may be."""
     return max(EVEN, tokens - tokens % EVEN)
-
-
-def flat(cache: Cache) -> Cache:
-    """Give the caches that a cache is made of: some layers have several."""
-    return [part for layer in cache for part in getattr(layer, "caches", [layer])]

@@ -37,7 +37,7 @@ class Entry(Struct, eq=False):
         """Tell how many leading tokens of a prompt this cache can give, which is all of it unless it can be cut."""
         known = len(self.tokens) if self.is_kept() else self.prompt_length
         shared = count_shared(self.tokens[:known], tokens)
-        return shared if shared == len(self.tokens) or can_trim_prompt_cache(self.cache) else 0
+        return shared if shared == len(self.tokens) or can_cut(self.cache) else 0
 
 
 class PromptCache:
@@ -125,8 +125,19 @@ def replaces(longer: Entry, entry: Entry) -> bool:
     return (
         entry.owner == longer.owner
         and count_shared(entry.tokens, sure) == len(entry.tokens)
-        and (len(entry.tokens) == len(longer.tokens) or can_trim_prompt_cache(longer.cache))
+        and (len(entry.tokens) == len(longer.tokens) or can_cut(longer.cache))
     )
+
+
+def can_cut(cache: Cache) -> bool:
+    """Tell whether a cache can be cut back to fewer tokens, as far as it goes now."""
+    # mlx-lm would also trim a chunked cache that has let go of its beginning
+    return can_trim_prompt_cache(cache) and not any(getattr(part, "start_position", 0) for part in parts(cache))
+
+
+def parts(cache: Cache) -> Cache:
+    """Give the caches that a cache is made of: some layers have several."""
+    return [part for layer in cache for part in getattr(layer, "caches", [layer])]
 
 
 def count_shared(one: Tokens, other: Tokens) -> int:
