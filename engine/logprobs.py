@@ -1,6 +1,7 @@
 """From a row of log probabilities to the tokens a client asked to see."""
 
 from functools import cache
+from itertools import product
 from typing import Any
 
 import mlx.core as mx
@@ -66,11 +67,11 @@ class Attribution:
         """Give the tokens of a text, without those before it that showed nothing."""
         waiting, self._waiting = self._waiting, []
         said = text.encode()
-        for first in range(len(waiting) + 1):
-            spelled = self._held * (not first) + b"".join(bytes(chosen.bytes) for chosen in waiting[first:])
-            for start in (spelled, spelled.lstrip()):
-                if start.startswith(said):
-                    self._held = start[len(said) :]
-                    return waiting[first:]
+        for trimmed, first in product((bytes, bytes.lstrip), range(len(waiting) + 1)):
+            spelled = b"".join(bytes(chosen.bytes) for chosen in waiting[first:])
+            start = trimmed(spelled if first else self._held + spelled)
+            if start.startswith(said):
+                self._held = start[len(said) :]
+                return waiting[first:]
         self._held = b""
         return waiting

@@ -54,7 +54,9 @@ def to_switches(tokenizer: Any, effort: str | None) -> dict[str, Any]:
     """Say how much to reason in the words of the model's template, as far as it has any."""
     if effort is None:
         return {}
-    known = variables(str(tokenizer.chat_template))
+    template = tokenizer.chat_template
+    texts = template.values() if isinstance(template, dict) else [template]
+    known = frozenset[str]().union(*(variables(str(text)) for text in texts))
     flags: dict[str, Any] = {name: effort != "none" for name in FLAGS if name in known}
     return flags | ({WORDS: NEAREST.get(effort, effort)} if WORDS in known else {})
 
