@@ -1,6 +1,6 @@
-"""For models whose caches cannot be merged into a batch: what their sequences get instead, one after another."""
+"""For models whose caches cannot be merged into a batch: what a sequence that decodes alone gets instead."""
 
-from collections import deque
+import copy
 from collections.abc import Generator
 from typing import Any, Literal
 
@@ -32,68 +32,66 @@ class Lone(Struct, eq=False):
 
 
 class LoneGenerator:
-    """Has of mlx-lm's `BatchGenerator` what the batch uses, for sequences that wait for the one before them to end."""
+    """Has of mlx-lm's `BatchGenerator` what the batch uses, for one sequence at a time."""
 
     def __init__(self, model: Any, *, prefill_step_size: int, stream: Any) -> None:
         self.prefill_step_size = prefill_step_size
         self._model = model
         self._stream = stream
-        self._queue: deque[Lone] = deque()
+        self._lone: Lone | None = None
         self._count = 0
 
     @property
     def prompt_cache_nbytes(self) -> int:
-        """The size of the caches in use, in bytes."""
-        return sum(layer.nbytes for lone in self._queue for layer in lone.cache)
+        """The size of the cache in use, in bytes."""
+        return sum(layer.nbytes for layer in self._lone.cache) if self._lone else 0
 
     def insert_segments(self, segments: list[list[list[int]]], *options: list[Any]) -> list[int]:
-        """Queue sequences: an entry each of segments, most tokens, cache, tokens in it, sampler, processors, stops."""
-        return [self._insert(parts, option) for parts, *option in zip(segments, *options, strict=True)]
+        """Take a sequence: of its segments, most tokens, cache, tokens in it, sampler, processors and stops a list."""
+        (parts,), *rest = segments, *options
+        ((max_tokens,), (cache,), (tokens,), (sampler,), (processors,), (stops,)) = rest
+        *whole, last = [segment for segment in parts if segment] or [[]]
+        if not last or max_tokens <= 0:
+            msg = "The prompt is empty, or there is no room for an answer."
+            raise ValueError(msg)
+        self._count += 1
+        self._lone = Lone(
+            uid=self._count,
+            segments=[segment for segment in (*whole, last[:-1], last[-1:]) if segment],
+            prompt_length=sum(map(len, parts)),
+            max_tokens=max_tokens,
+            cache=cache or make_prompt_cache(self._model),
+            tokens=tokens,
+            sampler=sampler,
+            processors=processors,
+            matcher=stops.matcher(),
+        )
+        return [self._count]
 
     def extract_cache(self, uids: list[int]) -> Caches:
-        """Give the caches of sequences, and the tokens in them."""
-        return {lone.uid: (lone.cache, lone.tokens) for lone in self._queue if lone.uid in uids}
+        """Copy the cache of the sequence, and tell the tokens in it."""
+        return {
+            lone.uid: (copy.deepcopy(lone.cache), lone.tokens) for lone in [self._lone] if lone and lone.uid in uids
+        }
 
     def remove(self, uids: list[int], return_prompt_caches: bool = False) -> Caches:  # noqa: FBT001, FBT002  mlx-lm's
-        """Drop sequences."""
+        """Drop the sequence."""
         removed = self.extract_cache(uids) if return_prompt_caches else {}
-        self._queue = deque(lone for lone in self._queue if lone.uid not in uids)
+        self._lone = None
         return removed
 
     def next(self) -> Responses:
-        """Prefill one chunk of the first sequence, or give its next token."""
-        if not self._queue:
+        """Prefill one chunk of the sequence, or give its next token."""
+        if self._lone is None:
             return [], []
         with mx.stream(self._stream):
-            if len(self._queue[0].segments) > 1:
-                return [self._prefill(self._queue[0])], []
-            return [], [self._step(self._queue[0])]
+            if len(self._lone.segments) > 1:
+                return [self._prefill(self._lone)], []
+            return [], [self._step(self._lone)]
 
     def close(self) -> None:
-        """Drop every sequence."""
-        self._queue.clear()
-
-    def _insert(self, parts: list[list[int]], options: list[Any]) -> int:
-        max_tokens, cache, tokens, sampler, processors, stops = options
-        segments = [segment for segment in (*parts[:-1], parts[-1][:-1], parts[-1][-1:]) if segment]
-        if not segments:
-            msg = "The prompt is empty."
-            raise ValueError(msg)
-        self._count += 1
-        self._queue.append(
-            Lone(
-                uid=self._count,
-                segments=segments,
-                prompt_length=sum(map(len, segments)),
-                max_tokens=max_tokens,
-                cache=cache or make_prompt_cache(self._model),
-                tokens=tokens,
-                sampler=sampler,
-                processors=processors,
-                matcher=stops.matcher(),
-            )
-        )
-        return self._count
+        """Drop the sequence."""
+        self._lone = None
 
     def _prefill(self, lone: Lone) -> PromptProcessingBatch.Response:
         segment = lone.segments[0]
@@ -118,7 +116,7 @@ class LoneGenerator:
         if lone.matcher.advance(token):
             reason = "stop"
         if reason:
-            self._queue.popleft()
+            self._lone = None
         held = (lone.cache, lone.tokens) if reason else (None, None)
         return GenerationBatch.Response(lone.uid, token, logprobs, reason, *held)
 
@@ -129,6 +127,7 @@ class LoneGenerator:
         return generate_step(
             mx.array(last),
             self._model,
+            self._stream,
             max_tokens=lone.max_tokens,
             sampler=lone.sampler,
             logits_processors=processors,

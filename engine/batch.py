@@ -10,16 +10,21 @@ from typing import Any, cast
 
 import mlx.core as mx
 from mlx_lm.generate import BatchGenerator, GenerationBatch, make_stop_sequences
-from mlx_lm.models.cache import KVCache, can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
+from mlx_lm.models.cache import KVCache, make_prompt_cache, trim_prompt_cache
 from msgspec import Struct
 
 from engine.alone import LoneGenerator
 from engine.channel import Channel
 from engine.errors import to_decode_error
-from engine.prompt_cache import Cache, PromptCache
+from engine.prompt_cache import Cache, PromptCache, can_cut, parts
 from engine.sequence import Job, Reason, Sequence
 
 log = logging.getLogger(__name__)
+
+
+# mlx-lm masks a rotating cache wrongly in a chunk that follows one of a single token, so no such chunk comes before the
+# last one of a prompt: all are even.
+EVEN = 2
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -40,38 +45,33 @@ class Batch:
         self._on_end = on_end
         self._stops = make_stop_sequences(tokenizer)  # type: ignore[no-untyped-call]
         self._kept = PromptCache(limits.cache_bytes)
-        self._cuts_anywhere = all(type(layer) is KVCache for layer in make_prompt_cache(model))
+        self._cuts_anywhere = all(type(layer) is KVCache for layer in parts(make_prompt_cache(model)))
+        self._is_batchable = is_batchable(model)
+        self._capacity = limits.capacity if self._is_batchable else 1
         self._running: dict[int, Sequence] = {}
-        self._aside: list[tuple[Sequence, Cache]] = []
+        self._waiting: list[Sequence] = []
         self._generator = self._make_generator()
 
     @property
     def is_idle(self) -> bool:
         """Whether a step would do nothing until a decode is added, or the reader of one set aside catches up."""
-        return not self._running and all(sequence.job.channel.is_aside for sequence, _ in self._aside)
+        return not self._running and all(sequence.job.channel.is_aside for sequence in self._waiting)
 
     def add(self, job: Job) -> None:
-        """Let a decode join."""
-        if job.channel.is_closed:
-            self._on_end(job.channel)
-            return
-        sequence = Sequence(job, self._tokenizer)
+        """Let a decode join with one of the next steps."""
         try:
-            cache, sequence.cached_tokens = self._kept.fetch(job.owner, job.prompt)
-            self._insert(sequence, cache, sequence.cached_tokens)
+            self._waiting.append(Sequence(job, self._tokenizer))
         except Exception as error:  # which is no reason to stop the others
-            log.exception("A decode could not join the batch.")
-            self._give_up(sequence, error)
-            return
-        job.channel.begin(sequence.cached_tokens)
+            log.exception("A decode could not begin.")
+            self._give_up(job.channel, error)
 
     def step(self) -> None:
         """Let every decode get on by a token or by a chunk of its prompt."""
         self._let_go()
         self._set_aside()
-        self._take_back()
+        self._take_in()
         prefilling = sum(not sequence.is_prefilled for sequence in self._running.values())
-        self._generator.prefill_step_size = max(1, self._limits.prefill_step_size // max(1, prefilling))
+        self._generator.prefill_step_size = to_chunk(self._limits.prefill_step_size // max(1, prefilling))
         prompts, answers = self._generator.next()
         for response in prompts:
             self._running[response.uid].is_prefilled = response.end_of_prompt
@@ -81,20 +81,26 @@ class Batch:
             self._read(response)
 
     def survive(self, error: Exception) -> None:
-        """Give up the decode that most likely broke a step, and begin the others again from the tokens they have."""
-        sequences = list(self._running.values())
+        """Give up the decode that broke a step, and begin the others again from the tokens they have.
+
+        Where any could have done it, all begin again, one after another: so the next break tells.
+        """
+        running = list(self._running.values())
         self._running.clear()
         self._generator.close()
         self._kept.clear()
+        for sequence in self._waiting:
+            sequence.cache = None
         mx.clear_cache()
         self._generator = self._make_generator()
-        if sequences:
-            culprit = max(sequences, key=_suspicion)
-            sequences.remove(culprit)
-            self._give_up(culprit, error)
-        for sequence in sequences:
-            sequence.rewind()
-            self._insert(sequence, None, 0)
+        culprit = find_culprit(running)
+        if culprit:
+            running.remove(culprit)
+            self._give_up(culprit.job.channel, error)
+        for sequence in running:
+            sequence.rewind(None)
+            sequence.breaks += 1
+        self._waiting[:0] = running
 
     def close(self) -> None:
         """Let go of what mlx-lm holds for the batch."""
@@ -102,36 +108,52 @@ class Batch:
 
     def _make_generator(self) -> Any:
         stream = mx.default_stream(mx.default_device())
-        if not is_batchable(self._model):
+        if not self._is_batchable:
             return LoneGenerator(self._model, prefill_step_size=self._limits.prefill_step_size, stream=stream)
         return BatchGenerator(
             self._model,
-            completion_batch_size=self._limits.capacity,
-            prefill_batch_size=self._limits.capacity,
-            prefill_step_size=self._limits.prefill_step_size,
+            completion_batch_size=self._capacity,
+            prefill_batch_size=self._capacity,
+            prefill_step_size=to_chunk(self._limits.prefill_step_size),
             stream=stream,
         )
 
-    def _insert(self, sequence: Sequence, cache: Cache | None, cached: int) -> None:
-        sequence.is_prefilled = False
+    def _take_in(self) -> None:
+        """Let those that wait join, in their order; after a break, each only once those before it have decoded."""
+        ready = [sequence for sequence in self._waiting if not sequence.job.channel.is_aside]
+        room = self._capacity - len(self._running)
+        if any(sequence.breaks for sequence in ready):
+            room = min(room, all(sequence.is_settled for sequence in self._running.values()))
+        for sequence in ready[:room]:
+            self._waiting.remove(sequence)
+            try:
+                self._insert(sequence)
+            except Exception as error:
+                log.exception("A decode could not join the batch.")
+                self._give_up(sequence.job.channel, error)
+
+    def _insert(self, sequence: Sequence) -> None:
+        tokens, owner = sequence.tokens, sequence.job.owner
+        cache, cached = (sequence.cache, len(tokens) - 1) if sequence.cache else self._kept.fetch(owner, tokens)
         (uid,) = self._generator.insert_segments(
-            [self._to_segments(sequence.tokens, cached)],
+            [self._to_segments(tokens, cached)],
             [sequence.room],
             [cache],
-            [sequence.tokens[:cached]],
+            [tokens[:cached]],
             [sequence.sampler],
             [sequence.processors],
             [self._stops],
         )
         self._running[uid] = sequence
-        self._kept.shrink(self._limits.cache_bytes - self._generator.prompt_cache_nbytes)
+        sequence.join(cached)
+        self._fit()
 
     def _to_segments(self, tokens: list[int], cached: int) -> list[list[int]]:
         """Cut where a cache that cannot be cut later will be of use: before what opens the answer."""
         border = len(tokens)
         if not self._cuts_anywhere and self._tokenizer.has_thinking:
             start = self._tokenizer.rfind_think_start(tokens)
-            border = start if start > cached else border
+            border = start - (start - cached) % EVEN if start > cached else border
         return [tokens[cached:border], tokens[border:]]
 
     def _read(self, response: GenerationBatch.Response) -> None:
@@ -140,43 +162,40 @@ class Batch:
             has_ended = sequence.read(response.token, response.logprobs, cast("Reason", response.finish_reason))
         except Exception as error:
             log.exception("A decode broke off.")
-            self._drop(response.uid)
-            self._give_up(sequence, error)
+            self._give_up(sequence.job.channel, error)
+            self._leave(response)
             return
-        if response.finish_reason:
-            del self._running[response.uid]
-            self._keep(sequence, response.prompt_cache or [], response.all_tokens or [])
-        elif has_ended:
-            self._keep(sequence, *self._drop(response.uid))
         if has_ended:
             self._on_end(sequence.job.channel)
+            self._keep(sequence, *self._leave(response))
+
+    def _leave(self, response: GenerationBatch.Response) -> tuple[Cache, list[int]]:
+        if not response.finish_reason:
+            return self._drop(response.uid)
+        del self._running[response.uid]
+        return response.prompt_cache or [], response.all_tokens or []
 
     def _let_go(self) -> None:
         for uid in [uid for uid, sequence in self._running.items() if sequence.job.channel.is_closed]:
             sequence = self._running[uid]
-            self._keep_cut(sequence, *self._drop(uid))
             self._on_end(sequence.job.channel)
+            self._keep_cut(sequence, *self._drop(uid))
+        for sequence in [sequence for sequence in self._waiting if sequence.job.channel.is_closed]:
+            self._waiting.remove(sequence)
+            self._on_end(sequence.job.channel)
+            self._keep_cut(sequence, sequence.cache or [], sequence.tokens[:-1])
 
     def _set_aside(self) -> None:
         """Rest the decodes whose readers are behind, so that they neither fill memory nor hold up the others."""
-        behind = [uid for uid, sequence in self._running.items() if sequence.job.channel.set_aside()]
-        for uid in behind if self._cuts_anywhere else []:
-            sequence = self._running[uid]
+        for uid, sequence in list(self._running.items()) if self._cuts_anywhere else []:
+            if not sequence.is_prefilled or not sequence.job.channel.set_aside():
+                continue
             cache, _ = self._drop(uid)
-            # the last token has been computed, and the next one chosen, but not told
+            # the last token told has been computed, and must be again: what it led to is lost
             trim_prompt_cache(cache, 1)
-            sequence.rewind()
-            self._aside.append((sequence, cache))
-
-    def _take_back(self) -> None:
-        for sequence, cache in [pair for pair in self._aside if not pair[0].job.channel.is_aside]:
-            self._aside.remove((sequence, cache))
-            cached = len(sequence.tokens) - 1
-            if sequence.job.channel.is_closed:
-                self._keep_cut(sequence, cache, sequence.tokens[:cached])
-                self._on_end(sequence.job.channel)
-            else:
-                self._insert(sequence, cache, cached)
+            mx.eval([layer.state for layer in cache])
+            sequence.rewind(cache)
+            self._waiting.insert(0, sequence)
 
     def _drop(self, uid: int) -> tuple[Cache, list[int]]:
         del self._running[uid]
@@ -184,27 +203,38 @@ class Batch:
         return cache or [], tokens
 
     def _keep(self, sequence: Sequence, cache: Cache, tokens: list[int]) -> None:
-        channel, prompt_length = sequence.job.channel, len(sequence.job.prompt)
-        self._kept.put(
-            sequence.job.owner, tokens, cache, prompt_length=prompt_length, is_kept=lambda: channel.is_kept
-        )  # fmt: skip
+        channel = sequence.job.channel
+        self._put(sequence, cache, tokens, prompt_length=len(sequence.job.prompt), is_kept=lambda: channel.is_kept)
 
     def _keep_prompt(self, uid: int) -> None:
         cache, tokens = self._generator.extract_cache([uid])[uid]
-        self._kept.put(self._running[uid].job.owner, list(tokens), cache)
+        self._put(self._running[uid], cache, list(tokens))
 
     def _keep_cut(self, sequence: Sequence, cache: Cache, tokens: list[int]) -> None:
         """Keep what was prefilled of a decode that was cancelled."""
         spare = max(0, len(tokens) - len(sequence.job.prompt))
-        if spare and can_trim_prompt_cache(cache):
+        if spare and can_cut(cache):
             trim_prompt_cache(cache, spare)
             spare, tokens = 0, tokens[:-spare]
-        if tokens and not spare:
-            self._kept.put(sequence.job.owner, tokens, cache)
+        if cache and tokens and not spare:
+            self._put(sequence, cache, tokens)
 
-    def _give_up(self, sequence: Sequence, error: Exception) -> None:
-        sequence.job.channel.close(to_decode_error("Decoding broke off.", error))
-        self._on_end(sequence.job.channel)
+    def _put(self, sequence: Sequence, cache: Cache, tokens: list[int], **conditions: Any) -> None:
+        try:
+            self._kept.put(sequence.job.owner, tokens, cache, **conditions)
+            self._fit()
+        except Exception:  # for want of memory, which is no fault of those that run
+            log.exception("A cache could not be kept.")
+            self._kept.clear()
+
+    def _fit(self) -> None:
+        """Let caches go that memory is too short for, beside those in use."""
+        aside = sum(layer.nbytes for sequence in self._waiting for layer in sequence.cache or [])
+        self._kept.shrink(self._limits.cache_bytes - self._generator.prompt_cache_nbytes - aside)
+
+    def _give_up(self, channel: Channel, error: Exception) -> None:
+        channel.close(to_decode_error("Decoding broke off.", error))
+        self._on_end(channel)
 
 
 def is_batchable(model: Any) -> bool:
@@ -212,6 +242,18 @@ def is_batchable(model: Any) -> bool:
     return all(hasattr(layer, "merge") for layer in make_prompt_cache(model))
 
 
-def _suspicion(sequence: Sequence) -> tuple[bool, bool, int]:
-    """Whose processor broke is known; else memory runs out over a prompt that came in, and the longest one at that."""
-    return sequence.error is not None, not sequence.is_prefilled, len(sequence.tokens)
+def find_culprit(running: list[Sequence]) -> Sequence | None:
+    """Tell which decode broke a step, unless that is to be found out.
+
+    A processor tells whose it is. Else what is new is suspect, for the others have decoded as they are; and memory
+    runs out over the longest.
+    """
+    known = [sequence for sequence in running if sequence.error]
+    suspects = known or [sequence for sequence in running if not sequence.is_settled] or running
+    culprit = max(suspects, key=lambda sequence: (sequence.breaks, len(sequence.tokens)), default=None)
+    return culprit if culprit and (known or len(suspects) == 1 or culprit.breaks) else None
+
+
+def to_chunk(tokens: int) -> int:
+    """Give the most tokens of a prompt to prefill at once, of so many that may be."""
+    return max(EVEN, tokens - tokens % EVEN)

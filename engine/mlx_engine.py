@@ -80,7 +80,10 @@ class MlxEngine:
         # An exit under a thread that computes aborts the process; a load may take longer than an exit should.
         atexit.register(self._leave, EXIT_SECONDS)
         self._worker.thread.start()
-        loaded = await _loaded(self._worker)
+        worker = self._worker
+        loaded = await _loaded(worker)
+        if worker.ended:
+            raise LoadError(worker.ended)
         self.context_length = loaded.context_length
         self.capacity = self._limits.capacity if loaded.is_batchable else 1
 
@@ -89,13 +92,13 @@ class MlxEngine:
     ) -> list[int]:
         """Render chat messages and tools with the model's template. Raises TemplateError."""
         return await asyncio.get_running_loop().run_in_executor(
-            self._templating, to_prompt, self._tokenizer(), messages, tools, effort
+            self._templating, to_prompt, await self._tokenizer(), messages, tools, effort
         )
 
     async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> CompiledGrammar:
         """Compile what the answer to a prompt is held to. Raises GrammarError."""
         return await asyncio.get_running_loop().run_in_executor(
-            self._templating, self._compile, self._tokenizer(), prompt, constraint, tools
+            self._templating, self._compile, await self._tokenizer(), prompt, constraint, tools
         )
 
     def decode(
@@ -118,16 +121,16 @@ class MlxEngine:
 
     async def close(self) -> None:
         """Break off every decode, wait for the thread and let go of the model."""
-        await asyncio.to_thread(self._leave)
+        await asyncio.to_thread(self._leave, self._stall_seconds)  # a thread that hangs is left behind
         atexit.unregister(self._leave)
         if self._templating is not None:
             self._templating.shutdown(wait=False)
             self._templating = None
 
-    def _tokenizer(self) -> TokenizerWrapper:
+    async def _tokenizer(self) -> TokenizerWrapper:
         if self._worker.ended:
             raise EngineError(self._worker.ended)
-        return self._worker.loaded.result(timeout=0).tokenizer
+        return (await _loaded(self._worker)).tokenizer
 
     def _compile(
         self, tokenizer: TokenizerWrapper, prompt: list[int], constraint: Constraint, tools: Tools | None

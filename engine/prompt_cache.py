@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
@@ -36,7 +37,7 @@ class Entry(Struct, eq=False):
         """Tell how many leading tokens of a prompt this cache can give, which is all of it unless it can be cut."""
         known = len(self.tokens) if self.is_kept() else self.prompt_length
         shared = count_shared(self.tokens[:known], tokens)
-        return shared if shared == len(self.tokens) or can_trim_prompt_cache(self.cache) else 0
+        return shared if shared == len(self.tokens) or can_cut(self.cache) else 0
 
 
 class PromptCache:
@@ -78,6 +79,8 @@ class PromptCache:
         is_kept: Callable[[], bool] = always,
     ) -> None:
         """Keep the cache of these tokens, in place of those it makes needless."""
+        # a cache cut out of a batch is lazy, and holds the memory of the whole batch until it is evaluated
+        mx.eval([layer.state for layer in cache])
         added = Entry(
             owner=owner,
             tokens=np.array(tokens, np.int32),
@@ -86,8 +89,12 @@ class PromptCache:
             prompt_length=len(tokens) if prompt_length is None else prompt_length,
             is_kept=is_kept,
         )
-        if can_trim_prompt_cache(cache):
-            self._remove([entry for entry in self._entries if replaces(added, entry)])
+        if added.nbytes > self.max_bytes:
+            return
+        if known := next((entry for entry in self._entries if replaces(entry, added)), None):
+            self._touch(known)
+            return
+        self._remove([entry for entry in self._entries if replaces(added, entry)])
         self._entries.append(added)
         self.nbytes += added.nbytes
         self.shrink()
@@ -114,12 +121,23 @@ class PromptCache:
 
 def replaces(longer: Entry, entry: Entry) -> bool:
     """Tell whether all that an entry can give, a longer one can: only its prompt counts until its answer is kept."""
-    sure = longer.tokens[: longer.prompt_length]
+    sure = longer.tokens[: len(longer.tokens) if longer.is_kept() else longer.prompt_length]
     return (
         entry.owner == longer.owner
-        and len(entry.tokens) <= len(sure)
         and count_shared(entry.tokens, sure) == len(entry.tokens)
+        and (len(entry.tokens) == len(longer.tokens) or can_cut(longer.cache))
     )
+
+
+def can_cut(cache: Cache) -> bool:
+    """Tell whether a cache can be cut back to fewer tokens, as far as it goes now."""
+    # mlx-lm would also trim a chunked cache that has let go of its beginning
+    return can_trim_prompt_cache(cache) and not any(getattr(part, "start_position", 0) for part in parts(cache))
+
+
+def parts(cache: Cache) -> Cache:
+    """Give the caches that a cache is made of: some layers have several."""
+    return [part for layer in cache for part in getattr(layer, "caches", [layer])]
 
 
 def count_shared(one: Tokens, other: Tokens) -> int:

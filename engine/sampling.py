@@ -13,6 +13,7 @@ Sampler = Callable[[mx.array], mx.array]
 Processor = Callable[[mx.array, mx.array], mx.array]
 
 SEEDS = 1 << 64
+COLDEST = 1e-3  # below, float16 overflows, and a token half as likely as the likeliest comes once in 2**1000
 
 
 class SeededSampler:
@@ -39,7 +40,7 @@ class SeededSampler:
 def to_sampler(sampling: Sampling) -> Sampler:
     """Make the sampler of one decode; those of equal settings without a seed share one, which mlx-lm calls once."""
     # mlx-lm reads a top_p of 0 as 1, where what the API asks for is the likeliest token
-    is_greedy = sampling.temperature == 0 or sampling.top_p == 0
+    is_greedy = sampling.temperature < COLDEST or sampling.top_p == 0
     if is_greedy or sampling.seed is None:
         return _shared_sampler(0.0 if is_greedy else sampling.temperature, sampling.top_p)
     return SeededSampler(sampling.seed, sampling.temperature, sampling.top_p)

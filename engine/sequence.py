@@ -7,12 +7,14 @@ from mlx_lm.generate import TextStateMachine
 
 from engine import pieces
 from engine.channel import Channel
-from engine.logprobs import to_chosen
+from engine.logprobs import Attribution, to_chosen
 from engine.markers import Markers
-from engine.pieces import ChosenToken, Finish, Grammar, Piece, Sampling, Text, Tools
+from engine.pieces import Finish, Grammar, Piece, Sampling, Text, Tools
+from engine.prompt_cache import Cache
 from engine.sampling import Processor, SeededSampler, to_processors, to_sampler
 
 NORMAL = "normal"
+AHEAD = 2  # tokens between the one that is told and the one that is computed
 Reason = Literal["stop", "length"] | None
 
 
@@ -34,17 +36,20 @@ class Sequence:
         self.job = job
         self.tokens = list(job.prompt)
         self.cached_tokens = 0
+        self.cache: Cache | None = None
         self.is_prefilled = False
+        self.breaks = 0
         self.error: Exception | None = None
         self.sampler = to_sampler(job.sampling)
         self.processors: list[Processor] = []
         self._mask: pieces.Processor | None = None
-        self.rewind()
+        self._process()
         self._tokenizer = tokenizer
         self._detokenizer = tokenizer.detokenizer
         self._markers = Markers(tokenizer, job.prompt, job.tools)
         self._stops = Stops(job.sampling.stop)
-        self._chosen: list[ChosenToken] = []
+        self._chosen = Attribution()
+        self._joined_at = 0
 
     @property
     def generated(self) -> int:
@@ -56,14 +61,24 @@ class Sequence:
         """How many tokens the answer may still take."""
         return self.job.sampling.max_tokens - self.generated
 
-    def rewind(self) -> None:
-        """Be ready to choose the token that follows those told, though a batch may have chosen further."""
-        sampling, prompt_length = self.job.sampling, len(self.job.prompt)
-        self._mask = self.job.grammar.processor(prompt_length) if self.job.grammar else None
-        processors = to_processors(sampling, prompt_length)
-        if self._mask:
-            processors.append(self._mask)
-        self.processors = [self._watched(processor) for processor in processors]
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has decoded since it joined the batch, so that its tokens so far cannot be what breaks a step."""
+        return self.is_prefilled and len(self.tokens) >= self._joined_at + AHEAD
+
+    def join(self, cached: int) -> None:
+        """Be put into the batch with a cache of so many tokens; the reader hears of the first time."""
+        if self.generated == 0 and not self.breaks:
+            self.cached_tokens = cached
+            self.job.channel.begin(cached)
+        self.cache = None
+        self.is_prefilled = False
+        self._joined_at = len(self.tokens)
+
+    def rewind(self, cache: Cache | None) -> None:
+        """Be taken out of the batch, which has chosen further than was told, with the `cache` of all but one token."""
+        self.cache = cache
+        self._process()
         if isinstance(self.sampler, SeededSampler):
             self.sampler.place = self.generated
 
@@ -78,6 +93,15 @@ class Sequence:
             self._end(reason)
         return reason is not None
 
+    def _process(self) -> None:
+        """Make the processors anew: the mask of a grammar goes on from the tokens that were told."""
+        sampling, prompt_length = self.job.sampling, len(self.job.prompt)
+        self._mask = self.job.grammar.processor(prompt_length) if self.job.grammar else None
+        processors = to_processors(sampling, prompt_length)
+        if self._mask:
+            processors.append(self._mask)
+        self.processors = [self._watched(processor) for processor in processors]
+
     def _decode(self, token: int, reason: Reason) -> str:
         if reason != "stop":  # an end-of-sequence token shows nothing
             self._detokenizer.add_token(token)
@@ -88,7 +112,7 @@ class Sequence:
     def _choose(self, token: int, logprobs: mx.array, reason: Reason) -> None:
         likeliest = self.job.sampling.top_logprobs
         if likeliest is not None and reason != "stop":
-            self._chosen.append(to_chosen(self._tokenizer, token, logprobs, likeliest))
+            self._chosen.add(to_chosen(self._tokenizer, token, logprobs, likeliest))
 
     def _tell(self, pieces: list[Piece]) -> None:
         for piece in pieces:
@@ -96,13 +120,12 @@ class Sequence:
                 self._say(self._stops.read(piece.text))
             elif not self._stops.is_met:
                 self._say(self._stops.flush())
-                self._chosen.clear()  # what was reasoning, or a call
+                self._chosen.skip()
                 self.job.channel.put(piece)
 
     def _say(self, text: str) -> None:
         if text:
-            chosen, self._chosen = self._chosen, []
-            self.job.channel.put(Text(text, chosen))
+            self.job.channel.put(Text(text, self._chosen.take(text)))
 
     def _end(self, reason: Literal["stop", "length"]) -> None:
         if not self._stops.is_met:

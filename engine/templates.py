@@ -1,9 +1,13 @@
 """From chat messages to the tokens of a prompt, by the model's own chat template."""
 
+from functools import lru_cache
 from typing import Any
 
 import jinja2
 import jinja2.meta
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from engine.errors import TemplateError
@@ -52,15 +56,29 @@ def to_switches(tokenizer: Any, effort: str | None) -> dict[str, Any]:
     """Say how much to reason in the words of the model's template, as far as it has any."""
     if effort is None:
         return {}
-    known = variables(tokenizer.chat_template)
+    template = tokenizer.chat_template
+    texts = template.values() if isinstance(template, dict) else [template]
+    known = frozenset[str]().union(*(variables(str(text)) for text in texts))
     flags: dict[str, Any] = {name: effort != "none" for name in FLAGS if name in known}
     return flags | ({WORDS: NEAREST.get(effort, effort)} if WORDS in known else {})
 
 
-def variables(template: object) -> set[str]:
+class GenerationBlock(Extension):
+    """Lets `{% generation %}` be read, by which Hugging Face's templates mark what an assistant wrote."""
+
+    tags = {"generation"}  # noqa: RUF012  as jinja2 declares it
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """Give what is in the block."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+@lru_cache(maxsize=64)
+def variables(template: str) -> frozenset[str]:
     """List what a template takes; one that is not Jinja takes nothing that is known here."""
     try:
-        parsed = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(str(template))  # noqa: S701  only read
+        parsed = jinja2.Environment(extensions=[loopcontrols, GenerationBlock]).parse(template)  # noqa: S701  only read
     except jinja2.TemplateSyntaxError:
-        return set()
-    return jinja2.meta.find_undeclared_variables(parsed)
+        return frozenset()
+    return frozenset(jinja2.meta.find_undeclared_variables(parsed))

@@ -4,6 +4,7 @@ MLX's streams belong to a thread: arrays first evaluated in another one fail. So
 """
 
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -105,6 +106,8 @@ class Worker:
         try:
             model, tokenizer = self._load()
             mx.eval(model.parameters())
+            # every thread has its own random numbers, and MLX begins them all alike
+            mx.random.seed(secrets.randbits(64))
             loaded = Loaded(tokenizer, context_length(model, tokenizer), is_batchable(model))
         except BaseException as error:  # noqa: BLE001 - it is raised again where the load is awaited
             self.loaded.set_exception(error)

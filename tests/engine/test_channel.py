@@ -19,64 +19,120 @@ async def pieces_of(channel):
 
 
 class Feeder:
-    """Puts pieces from a thread of its own, and tells when the channel makes it wait."""
+    """Puts pieces as an engine's thread does: it rests while its reader is behind, until the channel wakes it."""
 
-    def __init__(self, channel, pieces):
-        self.waits = threading.Semaphore(0)
+    def __init__(self, pieces, capacity=UNREAD_PIECES):
+        self.rests = threading.Semaphore(0)
+        self.most = 0
+        self.channel = Channel(self._wake, capacity)
         self.answers = []
-        self._channel, self._pieces = channel, pieces
-        self._wait, channel._room.wait = channel._room.wait, self._tell_and_wait
+        self._wakes = threading.Semaphore(0)
+        self._pieces = pieces
         self._thread = threading.Thread(target=self._feed)
         self._thread.start()
 
-    async def until_it_waits(self):
-        await asyncio.to_thread(self.waits.acquire)
+    async def until_it_rests(self):
+        await asyncio.to_thread(self.rests.acquire)
 
     async def until_it_is_done(self):
         await asyncio.to_thread(self._thread.join)
 
-    def _feed(self):
-        self.answers.extend(self._channel.put(piece) for piece in self._pieces)
-        self._channel.close()
+    def _wake(self):
+        self._wakes.release()
 
-    def _tell_and_wait(self, _timeout):
-        self.waits.release()
-        self._wait(60)
+    def _feed(self):
+        for piece in self._pieces:
+            if self.channel.set_aside():
+                self.rests.release()
+                while self.channel.is_aside:
+                    self._wakes.acquire()
+            self.answers.append(self.channel.put(piece))
+            self.most = max(self.most, len(self.channel._unread))
+        self.channel.close()
 
 
 async def test_pieces_arrive_in_order_and_then_it_ends():
-    channel = Channel()
-    feeder = Feeder(channel, texts(100))
+    feeder = Feeder(texts(100))
 
-    assert await pieces_of(channel) == texts(100)
+    assert await pieces_of(feeder.channel) == texts(100)
     await feeder.until_it_is_done()
     assert all(feeder.answers)
 
 
-async def test_a_full_channel_makes_the_thread_wait_for_each_piece_read():
-    channel = Channel()
-    feeder = Feeder(channel, texts(UNREAD_PIECES + 5))
-    await feeder.until_it_waits()
-    assert list(channel._unread) == texts(UNREAD_PIECES)
+async def test_a_reader_that_is_behind_sets_its_decode_aside_until_it_has_read_everything():
+    feeder = Feeder(texts(7), capacity=3)
+    await feeder.until_it_rests()
+    channel = feeder.channel
 
-    await anext(channel)
-    await feeder.until_it_waits()
+    for n in range(3):
+        assert channel.is_aside
+        assert await anext(channel) == Text(str(n))
+    assert not channel.is_aside
 
-    assert list(channel._unread) == texts(UNREAD_PIECES + 1)[1:]
-    channel.cancel()
+    assert await pieces_of(channel) == texts(7)[3:]
+    assert feeder.most == 3
     await feeder.until_it_is_done()
 
 
-async def test_a_cancel_lets_go_of_a_thread_that_waits():
-    channel = Channel(capacity=1)
-    feeder = Feeder(channel, texts(3))
-    await feeder.until_it_waits()
+async def test_a_reader_that_keeps_up_is_never_aside():
+    channel = Channel(capacity=2)
+    channel.put(Text("a"))
 
-    channel.cancel()
+    assert not channel.set_aside()
+    assert not channel.is_aside
+
+
+async def test_the_thread_puts_without_waiting_even_when_the_channel_is_full():
+    channel = Channel(capacity=2)
+
+    assert all(channel.put(piece) for piece in texts(5))
+
+    assert channel.set_aside()
+    channel.close()
+    assert await pieces_of(channel) == texts(5)
+
+
+async def test_a_cancel_wakes_a_thread_that_rests():
+    feeder = Feeder(texts(3), capacity=1)
+    await feeder.until_it_rests()
+
+    feeder.channel.cancel()
 
     await feeder.until_it_is_done()
     assert feeder.answers == [True, False, False]
-    assert await pieces_of(channel) == []
+    assert await pieces_of(feeder.channel) == []
+
+
+async def test_only_a_reader_that_caught_up_or_left_wakes_the_thread():
+    wakes = []
+    channel = Channel(lambda: wakes.append("woken"), capacity=2)
+    for piece in texts(2):
+        channel.put(piece)
+    await anext(channel)
+    await anext(channel)
+    assert wakes == []
+
+    for piece in texts(2):
+        channel.put(piece)
+    channel.set_aside()
+    await anext(channel)
+    assert wakes == []
+    await anext(channel)
+    assert wakes == ["woken"]
+
+    channel.cancel()
+    assert wakes == ["woken"] * 2
+
+
+async def test_a_channel_that_ended_is_not_aside():
+    channel = Channel(capacity=1)
+    channel.put(Text("a"))
+    channel.set_aside()
+
+    channel.close()
+
+    assert not channel.is_aside
+    assert not channel.set_aside()
 
 
 async def test_a_cancel_before_the_first_piece_refuses_them_all():
@@ -161,27 +217,53 @@ async def test_the_loop_is_woken_once_for_pieces_it_has_not_read(monkeypatch):
     assert len(wakes) == 1
 
 
+async def test_the_beginning_tells_how_much_of_the_prompt_was_cached():
+    channel = Channel()
+    waiting = asyncio.create_task(channel.begun())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+
+    await asyncio.to_thread(channel.begin, 7)
+
+    assert await waiting == 7
+    assert await channel.begun() == 7
+
+
+@pytest.mark.parametrize("end", [Channel.close, Channel.cancel])
+async def test_what_ends_before_it_began_leaves_nobody_waiting(end):
+    channel = Channel()
+    waiting = asyncio.create_task(channel.begun())
+    await asyncio.sleep(0)
+
+    end(channel)
+
+    assert await waiting == 0
+
+
+async def test_an_answer_is_kept_once_its_reader_says_so():
+    channel = Channel()
+    assert not channel.is_kept
+
+    channel.keep()
+
+    assert channel.is_kept
+
+
 def test_a_loop_that_has_closed_ends_the_channel():
     async def make():
-        return Channel()
+        channel = Channel(capacity=1)
+        channel.put(Text("a"))
+        assert channel.set_aside()
+        return channel
 
     channel = asyncio.run(make())
 
-    assert not channel.put(Text("a"))
     assert channel.is_closed
+    assert not channel.is_aside
+    assert not channel.put(Text("b"))
+    channel.begin(0)
     channel.close()
     channel.cancel()
-
-
-def test_a_thread_that_waits_notices_that_the_loop_has_closed(monkeypatch):
-    monkeypatch.setattr("engine.channel.LOOP_CHECK_SECONDS", 0.01)
-
-    async def make_full():
-        channel = Channel(capacity=1)
-        channel.put(Text("a"))
-        return channel
-
-    assert not asyncio.run(make_full()).put(Text("b"))
 
 
 @settings(deadline=None)
@@ -193,16 +275,16 @@ def test_a_thread_that_waits_notices_that_the_loop_has_closed(monkeypatch):
 )
 def test_what_is_read_is_what_was_put_from_its_start_on(capacity, count, naps, cancel_at):
     async def run():
-        channel = Channel(capacity)
-        feeder = Feeder(channel, texts(count))
+        feeder = Feeder(texts(count), capacity)
         heard = []
-        async for piece in channel:
+        async for piece in feeder.channel:
             heard.append(piece)
             if len(heard) == cancel_at:
-                channel.cancel()
+                feeder.channel.cancel()
             for _ in range(naps.pop() if naps else 0):
                 await asyncio.sleep(0)
         await feeder.until_it_is_done()
+        assert feeder.most <= capacity
         return heard
 
     stop = count if cancel_at is None or cancel_at == 0 else min(cancel_at, count)

@@ -33,6 +33,7 @@ from tests.engine.tiny import (
 
 GREEDY = Sampling(temperature=0, top_p=1, max_tokens=30)
 ENDLESS = Sampling(temperature=0, top_p=1, max_tokens=1_000_000)
+LETTERS = "".join(map(chr, range(33, 127)))  # each once, and more than a channel holds unread
 
 
 class Gate:
@@ -40,9 +41,11 @@ class Gate:
 
     def __init__(self, closed_from):
         self.closed_from = closed_from
+        self.calls = 0
         self._arrived, self._passes = threading.Semaphore(0), threading.Semaphore(0)
 
     def __call__(self, call):
+        self.calls = call
         if call >= self.closed_from:
             self._arrived.release()
             self._passes.acquire()
@@ -85,19 +88,20 @@ def text_of(pieces):
     return "".join(piece.text for piece in pieces if isinstance(piece, Text))
 
 
-class Paused:
-    """Tells each time the engine's thread has to wait for the reader of a decode."""
+class Aside:
+    """Tells each time the engine's thread has set a decode aside."""
 
     def __init__(self, channel):
-        self._waits = threading.Semaphore(0)
-        self._wait, channel._room.wait = channel._room.wait, self._tell_and_wait
+        self._times = threading.Semaphore(0)
+        self._set_aside, channel.set_aside = channel.set_aside, self._set_aside_and_tell
 
-    def _tell_and_wait(self, timeout):
-        self._waits.release()
-        self._wait(60)
+    def _set_aside_and_tell(self):
+        if is_aside := self._set_aside():
+            self._times.release()
+        return is_aside
 
     async def again(self):
-        await asyncio.to_thread(self._waits.acquire)
+        await asyncio.to_thread(self._times.acquire)
 
 
 # Decoding
@@ -114,16 +118,15 @@ async def test_greedy_text_is_what_mlx_lm_generates(start):
     expected = [
         response.text for response in mlx_lm.stream_generate(reference, make_tokenizer(), prompt, max_tokens=30)
     ]
-    assert [piece.text for piece in pieces[:-1]] == expected
+    assert [piece.text for piece in pieces[:-1]] == [text for text in expected if text]
 
 
 async def test_a_length_stop_counts_its_tokens(start):
-    engine, _ = await start()
+    engine, _ = await start(lambda: Reciting(tokens_of("abcdefghi")))
 
-    pieces = await pieces_of(engine.decode(tokens_of("Hello"), Sampling(temperature=0, top_p=1, max_tokens=7)))
+    pieces = await pieces_of(engine.decode(tokens_of("Hella"), Sampling(temperature=0, top_p=1, max_tokens=7)))
 
-    assert pieces[-1] == Finish(reason="length", prompt_tokens=5, completion_tokens=7)
-    assert len(pieces) == 7 + 1
+    assert pieces == [*map(Text, "bcdefgh"), Finish(reason="length", prompt_tokens=5, completion_tokens=7)]
 
 
 async def test_an_end_of_sequence_stops_and_is_counted(start):
@@ -131,7 +134,7 @@ async def test_an_end_of_sequence_stops_and_is_counted(start):
 
     pieces = await pieces_of(engine.decode(tokens_of("a"), GREEDY))
 
-    assert pieces == [Text("b"), Text("c"), Text(""), Finish(reason="stop", prompt_tokens=1, completion_tokens=3)]
+    assert pieces == [Text("b"), Text("c"), Finish(reason="stop", prompt_tokens=1, completion_tokens=3)]
 
 
 async def test_a_character_split_over_tokens_arrives_whole(start):
@@ -139,7 +142,7 @@ async def test_a_character_split_over_tokens_arrives_whole(start):
 
     pieces = await pieces_of(engine.decode(tokens_of("a"), GREEDY))
 
-    assert [piece.text for piece in pieces[:-1]] == ["", "", "", "😀", "b", ""]
+    assert [piece.text for piece in pieces[:-1]] == ["😀", "b"]
 
 
 async def test_a_character_cut_off_by_the_length_limit_is_flushed_as_a_replacement(start):
@@ -164,19 +167,36 @@ async def test_a_top_p_of_zero_leaves_the_likeliest_token(start):
 
     narrow = await pieces_of(engine.decode(prompt, Sampling(temperature=5, top_p=0, max_tokens=10)))
 
-    assert narrow == await pieces_of(engine.decode(prompt, Sampling(temperature=0, top_p=1, max_tokens=10)))
+    assert text_of(narrow) == text_of(
+        await pieces_of(engine.decode(prompt, Sampling(temperature=0, top_p=1, max_tokens=10)))
+    )
 
 
-async def test_decodes_take_their_turns(start):
-    engine, _ = await start()
+async def test_decodes_run_together(start):
+    engine, model = await start(lambda: Reciting(tokens_of(LETTERS)))
     short = Sampling(temperature=0, top_p=1, max_tokens=5)
-    first, second = engine.decode(tokens_of("a"), short), engine.decode(tokens_of("Hello"), short)
 
-    heard = await pieces_of(second)
+    decodings = [engine.decode([letter], short) for letter in tokens_of("aHW")]
 
-    assert heard[-1].prompt_tokens == 5
-    assert first.is_closed
-    assert (await pieces_of(first))[-1].prompt_tokens == 1
+    assert [text_of(await pieces_of(decoding)) for decoding in decodings] == ["bcdef", "IJKLM", "XYZ[\\"]
+    # five steps and the one ahead; the first may have begun before the others were there
+    assert model.calls <= 2 * (5 + 1)
+
+
+async def test_a_later_turn_is_told_how_much_of_its_prompt_was_cached(start):
+    engine, _ = await start()
+    prompt = tokens_of("Hello there")
+    first = engine.decode(prompt, GREEDY, owner="Ann")
+    pieces = await pieces_of(first)
+    first.keep()
+
+    second = engine.decode([*prompt, *tokens_of("!")], GREEDY, owner="Ann")
+    other = engine.decode([*prompt, *tokens_of("!")], GREEDY, owner="Bob")
+
+    assert (await first.begun(), pieces[-1].cached_tokens) == (0, 0)
+    assert await second.begun() == len(prompt)
+    assert (await pieces_of(second))[-1].cached_tokens == len(prompt)
+    assert await other.begun() == 0
 
 
 # Markers
@@ -187,9 +207,9 @@ async def dictate(start, tmp_path):
     """Load an engine whose model knows think blocks and tool calls, and answers the prompt with a text."""
     tokenizer = load_tokenizer(tmp_path)
 
-    async def dictate(text, prompt="?"):
+    async def dictate(text, prompt="?", **options):
         answer, prompt = (tokenizer.encode(said, add_special_tokens=False) for said in (text, prompt))
-        model = lambda: Dictating(answer, len(prompt), vocab_size=END + 1 + len(THINK))  # noqa: E731
+        model = lambda: Dictating(answer, len(prompt), vocab_size=END + 1 + len(THINK), **options)  # noqa: E731
         engine, _ = await start(model, lambda: tokenizer)
         return engine, prompt
 
@@ -201,15 +221,17 @@ CALL = '<tool_call>{"name": "time", "arguments": {}}</tool_call>'
 
 
 async def test_reasoning_text_and_calls_are_told_apart(dictate):
-    engine, prompt = await dictate(f"<think>Hm.</think>\n\nOK{CALL}")
+    said = f"<think>Hm.</think>\n\nOK{CALL}"
+    completion_tokens = len(said) - len("<think></think>") + 2 + 1  # each marker is a token, and so is the end
+    engine, prompt = await dictate(said)
 
     pieces = await pieces_of(engine.decode(prompt, ENDLESS, TOOLS))
 
-    assert [piece for piece in pieces if piece != Text("")] == [
+    assert pieces == [
         *(Reasoning(character) for character in "Hm."),
         *(Text(character) for character in "OK"),
         ToolCall(name="time", arguments="{}"),
-        Finish(reason="stop", prompt_tokens=1, completion_tokens=len(pieces) - 1, reasoning_tokens=4),
+        Finish(reason="stop", prompt_tokens=1, completion_tokens=completion_tokens, reasoning_tokens=4),
     ]
 
 
@@ -229,13 +251,25 @@ async def test_a_prompt_may_open_the_think_block(dictate):
     assert pieces[-1].reasoning_tokens == 4
 
 
-async def test_every_token_in_a_tool_block_gives_a_piece_so_that_a_cancel_is_seen(dictate):
+async def test_a_tool_block_that_the_limit_cuts_shows_nothing(dictate):
     engine, prompt = await dictate(CALL)
 
     pieces = await pieces_of(engine.decode(prompt, Sampling(temperature=0, top_p=1, max_tokens=20), TOOLS))
 
-    assert pieces[:-1] == [Text("")] * 20
-    assert pieces[-1].reason == "length"
+    assert pieces == [Finish(reason="length", prompt_tokens=1, completion_tokens=20)]
+
+
+async def test_a_cancel_in_a_tool_block_stops_before_the_next_token(dictate):
+    gate = Gate(closed_from=10)
+    engine, prompt = await dictate(CALL, before_call=gate)
+    decoding = engine.decode(prompt, ENDLESS, TOOLS)
+    await gate.reached()
+
+    decoding.cancel()
+    gate.open()
+    await engine.close()
+
+    assert gate.calls == 10
 
 
 # Stopping
@@ -286,7 +320,7 @@ async def test_a_cancelled_decode_leaves_the_next_one_untouched(start):
 
 async def test_a_decode_cancelled_while_it_waits_never_starts(start):
     gate = Gate(closed_from=2)
-    engine, model = await start(lambda: Watched(gate))
+    engine, model = await start(lambda: Watched(gate), capacity=1)
     first, second = engine.decode(tokens_of("a"), ENDLESS), engine.decode(tokens_of("a"), ENDLESS)
     await gate.reached()
 
@@ -297,22 +331,23 @@ async def test_a_decode_cancelled_while_it_waits_never_starts(start):
 
     assert model.calls == 2
     assert await pieces_of(second) == []
+    assert await second.begun() == 0
 
 
-async def test_a_reader_that_pauses_pauses_the_model(start):
-    engine, model = await start()
-    decoding = engine.decode(tokens_of("a"), ENDLESS)
-    paused = Paused(decoding)
+async def test_a_reader_that_pauses_pauses_its_decode_but_no_other(start):
+    engine, model = await start(lambda: Reciting(tokens_of(LETTERS)))
+    decoding = engine.decode(tokens_of(LETTERS[0]), ENDLESS)
+    aside = Aside(decoding)
 
-    await paused.again()
+    await aside.again()
     calls = model.calls
-    await anext(decoding)
-    await paused.again()
+    other = await pieces_of(engine.decode(tokens_of(LETTERS[-2]), ENDLESS))
 
-    # One piece is in the thread's hand and mlx-lm computes one token ahead.
-    assert calls == UNREAD_PIECES + 2
-    assert model.calls == calls + 1
-    decoding.cancel()
+    # the first call reads the prompt, and mlx-lm computes one token ahead
+    assert calls == UNREAD_PIECES + 1
+    assert text_of(other) == LETTERS[-1]
+    assert len(decoding._unread) == UNREAD_PIECES
+    assert text_of(await pieces_of(decoding)) == LETTERS[1:]
 
 
 async def test_the_event_loop_runs_while_the_model_computes(start):
