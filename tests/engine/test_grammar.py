@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
+from mlx_lm.generate import BatchGenerator
 
 from engine.errors import GrammarError
 from engine.grammar import Compiler
@@ -428,3 +429,20 @@ async def test_a_grammar_that_breaks_off_is_a_model_that_gave_up(engine):
 async def test_a_schema_is_refused_without_a_decode(engine):
     with pytest.raises(GrammarError):
         await engine.constrain([START], Constraint(schema={"type": "strng"}))
+
+
+def test_one_sequence_of_a_batch_is_held_to_its_grammar_and_its_neighbour_is_not(compiler, tokenizer):
+    prompts = [[START, *tokenizer.encode(text, add_special_tokens=False)] for text in ("Hi", "Hello there")]
+    held = compiler.compile(prompts[0], Constraint(schema={"enum": ["yes"]}), None).processor()
+    batch = BatchGenerator(Watched(vocab_size=VOCABULARY), max_tokens=12, stop_tokens=[[END]])
+
+    held_uid, free_uid = batch.insert(prompts, logits_processors=[[held], []])
+    said = {held_uid: [], free_uid: []}
+    while responses := batch.next_generated():
+        for response in responses:
+            said[response.uid].append(response.token)
+    batch.close()
+
+    assert tokenizer.decode(said[held_uid]) == '"yes"</s>'
+    assert len(said[free_uid]) == 12
+    assert not tokenizer.decode(said[free_uid]).startswith('"')
