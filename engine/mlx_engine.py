@@ -10,7 +10,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from queue import SimpleQueue
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from engine.channel import Channel
 from engine.errors import DecodeError, EngineError, LoadError, TemplateError
+from engine.lanes import Lanes
 from engine.markers import Markers
 from engine.pieces import Finish, Sampling, Tools
 
@@ -72,7 +73,7 @@ class MlxEngine:
         self._loaded: Future[TokenizerWrapper] = Future()
         self._loaded.set_running_or_notify_cancel()  # so that nobody who stops waiting cancels it
         self._thread = threading.Thread(target=self._run, name="mlx", daemon=True)
-        self._templating = ThreadPoolExecutor(1, thread_name_prefix="chat-template")
+        self._lanes = Lanes()
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._open: set[Channel] = set()
@@ -105,10 +106,7 @@ class MlxEngine:
         """Render chat messages and tools with the model's template. Raises TemplateError."""
         if self._ended:
             raise EngineError(self._ended)
-        # One thread, because Hugging Face tokenizers keep state between calls.
-        return await asyncio.get_running_loop().run_in_executor(
-            self._templating, to_prompt, self._loaded.result(timeout=0), messages, tools
-        )
+        return await self._lanes.run(to_prompt, self.context_length, self._loaded.result(timeout=0), messages, tools)
 
     def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None) -> Channel:
         """Start decoding as soon as the thread is free."""
@@ -125,7 +123,7 @@ class MlxEngine:
         """Break off every decode, wait for the thread and let go of the model."""
         await asyncio.to_thread(self._leave)
         atexit.unregister(self._leave)
-        self._templating.shutdown(wait=False)
+        self._lanes.close()
 
     def _leave(self, seconds: float | None = None) -> None:
         self._end("The engine was closed.")
