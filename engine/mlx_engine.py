@@ -5,7 +5,6 @@ Import this only after the fast BLAS is loaded: it imports MLX, which binds to t
 
 import asyncio
 import atexit
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mlx.core as mx
@@ -15,6 +14,7 @@ from engine.batch import Limits
 from engine.channel import Channel
 from engine.errors import EngineError, LoadError, to_decode_error
 from engine.grammar import CompiledGrammar, Compiler
+from engine.lanes import Lanes
 from engine.pieces import Constraint, Grammar, Sampling, Tools
 from engine.sequence import Job
 from engine.templates import UNKNOWN_CONTEXT_LENGTH, to_prompt
@@ -56,7 +56,7 @@ class MlxEngine:
         )
         self._stall_seconds = stall_seconds
         self._worker = Worker(load, self._limits)
-        self._templating: ThreadPoolExecutor | None = None
+        self._lanes = Lanes()
         self._compiler: Compiler | None = None
 
     @property
@@ -73,10 +73,8 @@ class MlxEngine:
         """Load the model, on the engine's thread; after a breakdown, on a new one. Raises LoadError."""
         if self._worker.thread.ident is not None:
             self._worker.end("The engine's thread stood still.")
-            self._worker, self._compiler = Worker(self._load, self._limits), None
-        if self._templating is None:
-            # One thread, because Hugging Face tokenizers keep state between calls.
-            self._templating = ThreadPoolExecutor(1, thread_name_prefix="chat-template")
+            self._lanes.close()
+            self._worker, self._compiler, self._lanes = Worker(self._load, self._limits), None, Lanes()
         # An exit under a thread that computes aborts the process; a load may take longer than an exit should.
         atexit.register(self._leave, EXIT_SECONDS)
         self._worker.thread.start()
@@ -91,15 +89,12 @@ class MlxEngine:
         self, messages: list[dict[str, Any]], tools: Tools | None = None, effort: str | None = None
     ) -> list[int]:
         """Render chat messages and tools with the model's template. Raises TemplateError."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._templating, to_prompt, await self._tokenizer(), messages, tools, effort
-        )
+        tokenizer = await self._tokenizer()
+        return await self._lanes.run(to_prompt, self.context_length, tokenizer, messages, tools, effort)
 
     async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> CompiledGrammar:
         """Compile what the answer to a prompt is held to. Raises GrammarError."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._templating, self._compile, await self._tokenizer(), prompt, constraint, tools
-        )
+        return await self._lanes.do(self._compile, await self._tokenizer(), prompt, constraint, tools)
 
     def decode(
         self,
@@ -123,9 +118,7 @@ class MlxEngine:
         """Break off every decode, wait for the thread and let go of the model."""
         await asyncio.to_thread(self._leave, self._stall_seconds)  # a thread that hangs is left behind
         atexit.unregister(self._leave)
-        if self._templating is not None:
-            self._templating.shutdown(wait=False)
-            self._templating = None
+        self._lanes.close()
 
     async def _tokenizer(self) -> TokenizerWrapper:
         if self._worker.ended:

@@ -27,6 +27,7 @@ class Health:
     """GET /health: how the server and each model is; 503 only while no model can serve."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._models = services.models
         self._writes = services.writes
 
@@ -35,10 +36,14 @@ class Health:
         if not can_serve:
             resp.status = HTTPStatus.SERVICE_UNAVAILABLE
             resp.set_header("Retry-After", RETRY_AFTER[status])
-        if status == "ok" and (self._writes.failed or self._writes.markers):
+        store, unwritten = self._services.store, len(self._writes.failed)
+        has_lost_file = store is not None and store.has_lost_file
+        if status == "ok" and (unwritten or self._writes.markers or has_lost_file):
             status = "degraded"
         models = {name: to_condition(self._models, name) for name in self._models}
-        resp.media = {"status": status, "models": models, "unwritten_rows": len(self._writes.failed)}
+        resp.media = {
+            "status": status, "models": models, "unwritten_rows": unwritten, "database_lost": has_lost_file,
+        }  # fmt: skip
 
     on_head = on_get
 

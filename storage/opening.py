@@ -36,12 +36,18 @@ class Database:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, file: Path | None) -> None:
         self.connection = connection
-        self._file = file
+        self.file = file
+        self._opened = file and _identity(file)
+
+    @property
+    def has_lost_file(self) -> bool:
+        """Whether another file, or none, is at the path; DuckDB goes on in the one it opened and notices nothing."""
+        return self.file is not None and _identity(self.file) != self._opened
 
     def close(self) -> None:
         self.connection.close()
-        if self._file is not None:
-            locks.unclaim(self._file)
+        if self.file is not None:
+            locks.unclaim(self.file)
 
 
 def open_database(path: str, patience: float) -> Database:
@@ -61,6 +67,14 @@ def open_database(path: str, patience: float) -> Database:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(RETRY_SECONDS)
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _open_claimed(file: Path) -> duckdb.DuckDBPyConnection:

@@ -1,6 +1,7 @@
 """The store: rows put, chains read, both forgotten in time. What the rest of the server knows of storage is `Store`."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,8 @@ from storage.opening import Database, open_database
 from storage.queries import delete, delete_expired, select
 from storage.rows import Chain, Cyclic, ExchangeRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
+
+log = logging.getLogger("interlock.storage")
 
 T = TypeVar("T")
 
@@ -42,11 +45,15 @@ class Store(Protocol):
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
         """Delete the rows that have expired and the traces older than `trace_retention` seconds; count the rows.
 
-        Raises WriteError.
+        Logs it if the file is lost. Raises WriteError.
         """
 
     def record(self, trace: ExchangeRow) -> None:
         """Keep a trace, soon; it may be dropped, and never raises."""
+
+    @property
+    def has_lost_file(self) -> bool:
+        """Whether all that is kept is gone once the store is closed, for its file was deleted, moved or replaced."""
 
     async def close(self) -> None:
         """Commit what is queued and let go of the file. May be called twice."""
@@ -80,11 +87,19 @@ class DuckStore:
         return bool(await self._writer.do(partial(delete, response_id=response_id), f"{response_id} was not deleted"))
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
+        if self.has_lost_file:
+            log.error(
+                "%s is not where it was; put it back, or its rows are gone once the server stops", self._database.file
+            )
         await self._sweep("exchanges", now - trace_retention)
         return await self._sweep("responses", now)
 
     def record(self, trace: ExchangeRow) -> None:
         self._writer.record(trace)
+
+    @property
+    def has_lost_file(self) -> bool:
+        return self._database.has_lost_file
 
     @property
     def dropped_traces(self) -> int:

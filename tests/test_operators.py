@@ -6,13 +6,15 @@ import os
 import pytest
 
 from engine.errors import LoadError
+from engine.scripted import ScriptedEngine
 from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import Settings
 from machines.binding import OPERATOR_REFUSALS
+from storage.store import open_store
 from tests.asgi import Call, Client, running
-from tests.doubles import NOW, counting_ids
+from tests.doubles import NOW, counting_ids, to_services
 from tests.test_registry import Clock, Loadable
 
 MODEL = "org/model"
@@ -300,7 +302,19 @@ async def test_health_is_503_only_while_no_model_can_serve(loading):
     reply = await loading.get("/health")
     assert (reply.status_code, reply.headers["Retry-After"]) == (503, "10")
     condition = {"state": "broken", "reason": "No.", "waiting": 0, "running": 0}
-    assert reply.json == {"status": "error", "models": {MODEL: condition}, "unwritten_rows": 0}
+    assert reply.json == {"status": "error", "models": {MODEL: condition}, "unwritten_rows": 0, "database_lost": False}
+
+
+async def test_health_tells_of_a_database_file_that_is_gone(tmp_path):
+    file = tmp_path / "responses.duckdb"
+    services = to_services(ScriptedEngine(), open_store(str(file)))
+    async with running(create_app(services)) as client:
+        before = await client.request("GET", "/health")
+        file.unlink()
+        after = await client.request("GET", "/health")
+
+    assert (before.json["status"], before.json["database_lost"]) == ("ok", False)
+    assert (after.status_code, after.json["status"], after.json["database_lost"]) == (200, "degraded", True)
 
 
 async def test_health_is_degraded_while_a_queue_is_at_its_cap(world):

@@ -254,6 +254,55 @@ async def test_closing_leaves_no_thread(file):
     assert {thread for thread in threading.enumerate() if thread.name.startswith("interlock")} <= before
 
 
+def test_a_database_in_memory_has_no_file_to_lose():
+    store = open_store(":memory:")
+
+    assert not store.has_lost_file
+    store.close_now()
+
+
+async def test_a_file_that_is_moved_is_lost_until_it_is_back_and_each_sweep_says_so(file, caplog):
+    store, elsewhere = open_store(str(file)), file.with_name("elsewhere")
+    await store.put(row())
+
+    file.rename(elsewhere)
+    assert store.has_lost_file
+    await store.put(row("resp_2"))  # DuckDB notices nothing
+    await store.sweep(now=0)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{file} is not where it was; put it back, or its rows are gone once the server stops"
+    ]
+
+    elsewhere.rename(file)
+    assert not store.has_lost_file
+    await store.sweep(now=0)
+    assert len(caplog.records) == 1
+    await store.close()
+
+
+async def test_a_file_in_another_ones_place_is_a_loss(file):
+    store = open_store(str(file))
+    file.rename(file.with_name("elsewhere"))
+
+    file.write_bytes(file.with_name("elsewhere").read_bytes())
+
+    assert store.has_lost_file
+    store.close_now()
+
+
+async def test_the_file_stays_the_same_whatever_duckdb_does_with_it(file):
+    store = open_store(str(file))
+
+    for number in range(3):
+        await store.put(row(f"resp_{number}", input_json="x" * 1_000_000))
+        store._database.connection.execute("CHECKPOINT")
+        await store.delete(f"resp_{number}")
+        store._database.connection.execute("VACUUM")
+
+    assert not store.has_lost_file
+    store.close_now()
+
+
 async def test_a_reader_that_leaves_disturbs_no_other(store):
     await store.put(row())
     reading = [asyncio.ensure_future(store.chain("resp_1", now=0)) for _ in range(10)]
