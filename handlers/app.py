@@ -1,4 +1,4 @@
-"""create_app: the routes, and the errors of requests that match none. Nothing else constructs the app."""
+"""create_app: the routes and what stands before them. Nothing else constructs the app."""
 
 import asyncio
 import logging
@@ -7,17 +7,15 @@ from typing import Any
 import falcon
 import falcon.asgi
 import msgspec
-from falcon.asgi import Request, Response
 from falcon.media import JSONHandler
 
 from handlers.catalog import Health, ModelList
-from handlers.exchange import Exchange, Incoming
+from handlers.gate import Gate
 from handlers.operators import Model
-from handlers.replies import answer
 from handlers.responses import Responses
 from handlers.services import Services
-from handlers.steps import start
-from handlers.watch import KEY, DisconnectWatch
+from handlers.unrouted import Unrouted
+from handlers.watch import DisconnectWatch
 from machines.binding import State
 from machines.driver import interrupt
 from machines.exchange import EXCHANGE
@@ -26,17 +24,20 @@ from storage.store import Store
 
 log = logging.getLogger("interlock.app")
 
+EXPOSED = ("X-Interlock-Exchange", "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
+
 
 def create_app(services: Services) -> "Application":
     """Build the ASGI app over services that were made elsewhere; it starts and closes them with its lifespan."""
-    app = falcon.asgi.App(middleware=[Lifespan(services)])
+    middleware: list[Any] = [*_cors(services), Gate(services), Lifespan(services)]
+    app = falcon.asgi.App(middleware=middleware)
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = JSONHandler(
         dumps=msgspec.json.encode, loads=msgspec.json.decode
     )
     app.add_route("/v1/responses", Responses(services))
-    models, health = services.models, Health(services)
-    app.add_route("/v1/models", ModelList(models))
-    app.add_route("/v1/models/{name:path}", Model(models, services.settings.token, services.settings.max_body_bytes))
+    health = Health(services)
+    app.add_route("/v1/models", ModelList(services.models))
+    app.add_route("/v1/models/{name:path}", Model(services))
     app.add_route("/health", health)
     app.add_route("/v1/health", health)
     unrouted = Unrouted(services)
@@ -45,6 +46,14 @@ def create_app(services: Services) -> "Application":
     app.add_error_handler(falcon.HTTPMethodNotAllowed, unrouted.wrong_method)
     app.add_error_handler(Exception, unrouted.crashed)
     return Application(app, services)
+
+
+def _cors(services: Services) -> list[falcon.CORSMiddleware[Any, Any]]:
+    origins = services.settings.cors
+    if not origins:
+        return []
+    allowed = "*" if "*" in origins else origins
+    return [falcon.CORSMiddleware(allow_origins=allowed, expose_headers=EXPOSED, allow_private_network=True)]
 
 
 class Application(DisconnectWatch):
@@ -107,32 +116,3 @@ class Lifespan:
         await self._services.models.close()
         if self._services.store is not None:
             await self._services.store.close()
-
-
-class Unrouted:
-    """Requests that no resource takes: each is an exchange refused while routing."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    async def unknown(self, req: Request, resp: Response, _error: Exception, _params: Any) -> None:
-        await self._refuse(req, resp, "route_unknown")
-
-    async def wrong_method(self, req: Request, resp: Response, error: falcon.HTTPError, _params: Any) -> None:
-        allowed = dict(error.headers or {}).get("Allow", "")
-        resp.set_header("Allow", allowed)
-        await self._refuse(req, resp, "method_not_allowed", allowed=allowed)
-
-    async def malformed(self, req: Request, resp: Response, error: falcon.HTTPError, _params: Any) -> None:
-        await self._refuse(req, resp, "request_malformed", reason=str(error.description or error.status).rstrip("."))
-
-    async def crashed(self, req: Request, resp: Response, error: Exception, _params: Any) -> None:
-        log.error("a resource crashed", exc_info=error)
-        await self._refuse(req, resp, "crashed")
-
-    async def _refuse(self, req: Request, resp: Response, event: str, **facts: str) -> None:
-        exchange = Exchange(
-            self._services, Incoming(method=req.method, path=req.path[:256], event=event, facts=facts)
-        )  # fmt: skip
-        start(exchange)
-        await answer(exchange, req.scope[KEY], resp)

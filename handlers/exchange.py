@@ -25,7 +25,7 @@ from machines.table import Refusal
 from storage.rows import ExchangeRow, Lookup, ResponseRow
 
 log = logging.getLogger("interlock.exchange")
-NAMED = ("model", "response_id", "previous_response_id", "param")  # facts that the log line gives
+NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
 
 
 class Incoming(Struct, frozen=True, kw_only=True):

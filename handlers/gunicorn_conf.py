@@ -1,6 +1,5 @@
-"""How gunicorn runs Interlock: one asgi worker on loopback, checked before anything starts."""
+"""How gunicorn runs Interlock: one asgi worker, on loopback unless there are tokens, checked before it starts."""
 
-import ipaddress
 import logging
 import os
 import signal
@@ -9,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+from handlers.loopback import is_loopback
 from handlers.settings import SettingsError, from_env
 
 wsgi_app = "handlers.asgi:app"
@@ -16,9 +16,10 @@ worker_class = "asgi"
 workers = 1
 asgi_lifespan = "on"
 try:
-    bind = f"127.0.0.1:{from_env().port}"
+    settings = from_env()
 except SettingsError as error:
     sys.exit(f"interlock: {error}")
+bind = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
 # a client that leaves is noticed at once by handlers.watch; this is the net below it
 asgi_disconnect_grace_period = 1
 graceful_timeout = 10
@@ -97,15 +98,8 @@ def _fault(cfg: Any) -> str | None:
         return f"the worker class must be asgi, not {cfg.worker_class_str}; leave out --worker-class."
     if cfg.preload_app:
         return "models cannot be loaded before the fork; leave out --preload."
-    outside = [address for address in cfg.address if not _is_loopback(address)]
-    return f"{outside[0][0]} is not a loopback address, and this server has no tokens yet; bind to 127.0.0.1." \
-        if outside else None  # fmt: skip
-
-
-def _is_loopback(address: Any) -> bool:
-    if not isinstance(address, tuple):
-        return True
-    try:
-        return ipaddress.ip_address(address[0]).is_loopback
-    except ValueError:
-        return bool(address[0] == "localhost")
+    outside = [address[0] for address in cfg.address if isinstance(address, tuple) and not is_loopback(address[0])]
+    return None if settings.tokens or not outside else (
+        f"{outside[0]} is not a loopback address, where a server without tokens would answer anyone; "
+        "set INTERLOCK_TOKEN, or bind to 127.0.0.1."
+    )  # fmt: skip

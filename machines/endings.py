@@ -10,6 +10,17 @@ MISSING = "missing_required_parameter"
 
 # fmt: off
 REFUSALS = {
+    "token_absent":       Refusal((State.ROUTING,), HTTPStatus(401), "authentication_error", "invalid_api_key", None,
+                                  "Send a token of this server as 'Authorization: Bearer TOKEN' or as 'x-api-key: "
+                                  "TOKEN'."),
+    "token_wrong":        Refusal((State.ROUTING,), HTTPStatus(401), "authentication_error", "invalid_api_key", None,
+                                  "The token is none of this server's."),
+    "host_foreign":       Refusal((State.ROUTING,), HTTPStatus(403), "permission_error", "host_foreign", None,
+                                  "A server without tokens answers only at a loopback name such as localhost, not at "
+                                  "{host!r}."),
+    "origin_foreign":     Refusal((State.ROUTING,), HTTPStatus(403), "permission_error", "origin_foreign", None,
+                                  "A server without tokens answers no page of {origin!r}, unless INTERLOCK_CORS names "
+                                  "that origin."),
     "route_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
                                   "There is no {method} {path}; this server has POST /v1/responses, GET /v1/models and "
                                   "GET /health."),
@@ -125,6 +136,8 @@ REFUSALS = {
     "crashed":            Refusal(UNSEEN, HTTPStatus(500), "server_error", "server_error", None,
                                   "The server failed on this request; its log names exchange {exchange}."),
 }
+
+STRANGERS = frozenset({"token_absent", "token_wrong", "host_foreign", "origin_foreign"})  # who may not ask at all
 
 FAILURES = {
     "decode_failed":      Failure((State.DISPATCHING,), "server_error",

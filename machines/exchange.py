@@ -8,11 +8,14 @@ A response whose client left before its terminal is neither kept nor continued.
 
 from enum import Enum
 
-from machines.endings import FAILURES, REFUSALS
+from machines.endings import FAILURES, REFUSALS, STRANGERS
 from machines.exchange_states import FINAL, LEAVABLE, UNSEEN, State
 from machines.table import Table, to_machine
 
-__all__ = ["EXCHANGE", "FAILURES", "FINAL", "LEAVABLE", "MACHINE", "MOVES", "REFUSALS", "TERMINALS", "UNSEEN", "State"]
+__all__ = [
+    "EXCHANGE", "FAILURES", "FINAL", "LEAVABLE", "MACHINE", "MOVES", "REFUSALS", "STRANGERS", "TERMINALS", "UNSEEN",
+    "State",
+]  # fmt: skip
 
 # fmt: off
 MOVES = [

@@ -77,6 +77,10 @@ def test_a_database_that_another_server_holds_ends_the_start(db):
         (("serve", "--model", "nameless"), "A model is given as NAME=PATH_OR_HUB_ID"),
         (("serve", "--model", "a=b", "--model", "a=c"), "Two models are named 'a'"),
         (("serve", "--db", "x", "--no-store"), "--db and --no-store exclude each other"),
+        (("serve", "--token", ""), "--token is empty"),
+        (("serve", "--token", "a=b", "--token", "a=c"), "Two tokens are named 'a'"),
+        (("serve", "--host", "0.0.0.0", "--no-store"), "0.0.0.0 is not a loopback address"),  # noqa: S104
+        (("serve", "--host", "a b"), "INTERLOCK_HOST takes an address"),
         (("serve", "--port", "many"), "'many' is not a valid integer"),
         (("serve", "--port", "0", "--no-store", "--model", "a=/nowhere/at/all"), "'/nowhere/at/all' does not exist"),
         (("serve", "--port", "0", "--no-store", "--model", "a=tests"), "'tests' is not a model folder"),

@@ -45,6 +45,22 @@ class World:
         return await self.post(input="And?", previous_response_id="resp_changed")
 
 
+async def _token_absent(world):
+    return await world.client.request("GET", "/v1/models")
+
+
+async def _token_wrong(world):
+    return await world.client.request("GET", "/v1/models", authorization="Bearer guess")
+
+
+async def _host_foreign(world):
+    return await world.client.request("GET", "/v1/models", host="evil.example:8080")
+
+
+async def _origin_foreign(world):
+    return await world.client.request("GET", "/v1/models", origin="https://evil.example")
+
+
 async def _route_unknown(world):
     return await world.client.request("GET", "/v1/nowhere")
 
@@ -305,12 +321,15 @@ PROVOKE = {name.removeprefix("_"): function for name, function in list(globals()
 
 @pytest.mark.parametrize("event", REFUSALS)
 async def test_a_refusal(engine, store, event, snapshot):
-    services = to_services(engine, store, Settings(max_body_bytes=1000))
+    tokens = {"default": "s3cret"} if event.startswith("token") else {}
+    services = to_services(engine, store, Settings(max_body_bytes=1000, tokens=tokens))
     engine.script = say("Yes.")
     async with running(create_app(services)) as client:
         reply = await PROVOKE[event](World(client, services, engine))
 
-    shown = {name: reply.headers[name] for name in ("Retry-After", "Allow") if name in reply.headers}
+    shown = {
+        name: reply.headers[name] for name in ("Retry-After", "Allow", "Www-Authenticate") if name in reply.headers
+    }
     assert reply.headers["X-Interlock-Exchange"].startswith("ex_")
     assert (reply.status_code, shown, reply.json) == snapshot
     assert engine.decodes == []
