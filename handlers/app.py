@@ -9,8 +9,10 @@ import falcon.asgi
 import msgspec
 from falcon.media import JSONHandler
 
-from handlers.catalog import Health, ModelList
+from handlers.catalog import ModelList
 from handlers.gate import Gate
+from handlers.health import Health
+from handlers.metrics import Exposition, Metrics
 from handlers.operators import Model
 from handlers.responses import Responses
 from handlers.services import Services
@@ -35,11 +37,13 @@ def create_app(services: Services) -> "Application":
         dumps=msgspec.json.encode, loads=msgspec.json.decode
     )
     app.add_route("/v1/responses", Responses(services))
-    health = Health(services)
+    metrics = Metrics(services)
+    health = Health(services, metrics)
     app.add_route("/v1/models", ModelList(services.models))
-    app.add_route("/v1/models/{name:path}", Model(services))
+    app.add_route("/v1/models/{name:path}", Model(services, metrics))
     app.add_route("/health", health)
     app.add_route("/v1/health", health)
+    app.add_route("/metrics", Exposition(metrics))
     unrouted = Unrouted(services)
     app.add_error_handler(falcon.HTTPError, unrouted.malformed)
     app.add_error_handler(falcon.HTTPRouteNotFound, unrouted.unknown)

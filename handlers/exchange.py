@@ -19,7 +19,7 @@ from handlers.services import Services
 from handlers.wire.events import Created, Event, InProgress
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import Response
-from machines.driver import Driven, interrupt
+from machines.driver import Driven, Move, interrupt
 from machines.exchange import EXCHANGE, FAILURES, REFUSALS, State
 from machines.table import Refusal
 from storage.rows import ExchangeRow, Lookup, ResponseRow
@@ -117,6 +117,9 @@ class Exchange(Driven):
         """The code and the sentence of the row that failed this exchange."""
         row = FAILURES[self.event]
         return row.code, row.message.format(**self.facts)
+
+    def moved(self, move: Move) -> None:
+        self.services.heard(self, move)
 
     def stop_decoding(self, _: EventData) -> None:
         if self.decoding is not None:

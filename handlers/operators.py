@@ -11,9 +11,11 @@ from falcon.asgi import Request, Response
 
 from engine.errors import LoadError
 from handlers.body import Body
-from handlers.catalog import to_condition, to_model
+from handlers.catalog import to_model
 from handlers.gate import Refused
+from handlers.health import to_condition
 from handlers.loopback import is_loopback, to_hostname
+from handlers.metrics import Metrics
 from handlers.replies import to_error
 from handlers.services import Services
 from machines.binding import OPERATOR_REFUSALS
@@ -25,31 +27,32 @@ FORWARDED = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "cf-
 class Model:
     """/v1/models/{name}: one model, which operators may load, swap and remove."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, metrics: Metrics) -> None:
         self._models = services.models
+        self._metrics = metrics
         self._limit = services.settings.max_body_bytes
 
     async def on_get(self, _: Request, resp: Response, name: str) -> None:
         if name in self._models:
             resp.media = {**to_model(self._models, name), **to_condition(self._models, name)}
         else:
-            refuse(resp, self._unknown(name))
+            self._refuse(resp, self._unknown(name))
 
     async def on_put(self, req: Request, resp: Response, name: str) -> None:
         refused = judge_operator(req) or _judge_name(name) or await self._replace(req, name)
         if refused:
-            refuse(resp, refused)
+            self._refuse(resp, refused)
             return
         resp.status = HTTPStatus.ACCEPTED
         resp.media = {**to_model(self._models, name), **to_condition(self._models, name)}
 
     async def on_delete(self, req: Request, resp: Response, name: str) -> None:
         if refused := judge_operator(req):
-            refuse(resp, refused)
+            self._refuse(resp, refused)
         elif self._models.unregister(name):
             resp.media = {"id": name, "object": "model", "deleted": True}
         else:
-            refuse(resp, self._unknown(name))
+            self._refuse(resp, self._unknown(name))
 
     async def _replace(self, req: Request, name: str) -> Refused | None:
         source = to_source(await Body(req).read(self._limit), self._limit)
@@ -65,17 +68,16 @@ class Model:
         self._models.replace(name, engine)
         return None
 
+    def _refuse(self, resp: Response, refused: Refused) -> None:
+        row = OPERATOR_REFUSALS[refused.event]
+        self._metrics.refused(refused.event, row.status)
+        resp.status = row.status
+        resp.media = to_error(row.type, row.code, row.param, row.message.format(**refused.facts))
+        if row.retry_after is not None:
+            resp.set_header("Retry-After", str(row.retry_after))
+
     def _unknown(self, name: str) -> Refused:
         return Refused("model_unknown", {"model": name, "models": ", ".join(self._models) or "none"})
-
-
-def refuse(resp: Response, refused: Refused) -> None:
-    """Answer with the row that refused an operator."""
-    row = OPERATOR_REFUSALS[refused.event]
-    resp.status = row.status
-    resp.media = to_error(row.type, row.code, row.param, row.message.format(**refused.facts))
-    if row.retry_after is not None:
-        resp.set_header("Retry-After", str(row.retry_after))
 
 
 def judge_operator(req: Request) -> Refused | None:

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 from transitions import EventData
 
-from machines.driver import Driven, fire
+from machines.driver import Driven, Move, fire
 from machines.write import FINAL, MACHINE, WRITE, State
 
 log = logging.getLogger("interlock.writes")
@@ -68,6 +68,7 @@ class Write(Driven):
     def move(self, event: str) -> None:
         """Fire `event`, and forget the oldest moves."""
         fire(MACHINE, self, event)
+        self._writes.heard(self, self.trace[-1])
         del self.trace[:-MOVES_KEPT]
 
     async def landed(self, soft_timeout: float) -> Outcome:
@@ -158,6 +159,7 @@ class Writes:
         self.markers: dict[Write, None] = {}  # the least recently renewed first
         self.failed: dict[Write, None] = {}  # the oldest first
         self.running: dict[asyncio.Future[None], Write] = {}
+        self.heard: Callable[[Write, Move], None] = lambda _, __: None
 
     @property
     def held(self) -> int:

@@ -19,6 +19,13 @@ PATH = f"/v1/models/{MODEL}"
 PAGE = "http://app.example"  # whose pages may ask the models, but not change them
 
 
+def condition(state: str = "ready", waiting: int = 0, running: int = 0, **more: object) -> dict:
+    """Make what is told of a model whose engine is well and idle."""
+    engine = {"healthy": True, "step_seconds": 0.0}
+    places = {"waiting": waiting, "running": running, "capacity": 1, "queue_limit": 1}
+    return {"state": state, **places, "engine": engine, **more}
+
+
 class World:
     """An app with one model that is ready, and the engines it was asked to make."""
 
@@ -185,7 +192,7 @@ async def test_a_model_is_loaded_in_the_background_and_swapped_when_it_is_ready(
     assert reply.status_code == 202
     assert reply.json == {
         "id": MODEL, "object": "model", "created": NOW, "owned_by": "interlock",
-        "state": "ready", "waiting": 0, "running": 0, "load": loading,
+        **condition(load=loading),
     }  # fmt: skip
     assert world.models[MODEL] is old
     world.clock.now += 2.5
@@ -195,7 +202,7 @@ async def test_a_model_is_loaded_in_the_background_and_swapped_when_it_is_ready(
 
     assert world.models[MODEL].engine is world.made[0]
     assert world.engine.closes == 1
-    assert await world.health() == (200, "ok", {MODEL: {"state": "ready", "waiting": 0, "running": 0}})
+    assert await world.health() == (200, "ok", {MODEL: condition()})
 
 
 async def test_a_new_model_is_there_at_once_and_loading(world):
@@ -215,12 +222,11 @@ async def test_a_failed_load_leaves_the_old_model_serving_and_health_says_why(wo
     await world.finish(world.made[0], LoadError("'x' has no weights."))
 
     failed = {"state": "broken", "reason": "'x' has no weights."}
-    ready = {"state": "ready", "waiting": 0, "running": 0}
-    assert await world.health() == (200, "degraded", {MODEL: {**ready, "load": failed}})
+    assert await world.health() == (200, "degraded", {MODEL: condition(load=failed)})
     assert world.models[MODEL].engine is world.engine
     assert (await world.put({"source": "y"})).status_code == 202
     await world.finish(world.made[1])
-    assert await world.health() == (200, "ok", {MODEL: ready})
+    assert await world.health() == (200, "ok", {MODEL: condition()})
 
 
 async def test_a_model_is_removed_with_what_was_loading_for_it(world):
@@ -251,7 +257,7 @@ async def test_a_model_is_given_by_its_id_or_is_unknown(world):
 
     assert found.json == {
         "id": MODEL, "object": "model", "created": NOW, "owned_by": "interlock",
-        "state": "ready", "waiting": 0, "running": 0,
+        **condition(),
     }  # fmt: skip
     assert (unknown.status_code, unknown.json["error"]["code"]) == (404, "model_not_found")
 
@@ -266,15 +272,15 @@ async def test_health_is_503_only_while_no_model_can_serve(loading):
     reply = await loading.get("/health")
     assert (reply.status_code, reply.headers["Retry-After"]) == (503, "2")
     loading.clock.now += 1.5
-    condition = {"state": "loading", "seconds": 1.5, "waiting": 0, "running": 0}
-    assert await loading.health() == (503, "loading", {MODEL: condition})
+    assert await loading.health() == (503, "loading", {MODEL: condition("loading", seconds=1.5)})
 
     await loading.finish(loading.engine, LoadError("No."))
 
     reply = await loading.get("/health")
     assert (reply.status_code, reply.headers["Retry-After"]) == (503, "10")
-    condition = {"state": "broken", "reason": "No.", "waiting": 0, "running": 0}
-    assert reply.json == {"status": "error", "models": {MODEL: condition}, "unwritten_rows": 0}
+    idle = {"healthy": False, "step_seconds": 0.0}
+    assert reply.json["status"] == "error"
+    assert reply.json["models"] == {MODEL: condition("broken", reason="No.", engine=idle)}
 
 
 async def test_health_is_degraded_while_a_queue_is_at_its_cap(world):
@@ -282,7 +288,7 @@ async def test_health_is_degraded_while_a_queue_is_at_its_cap(world):
     slots.take()
     waiter = slots.take()
 
-    assert await world.health() == (200, "degraded", {MODEL: {"state": "ready", "waiting": 1, "running": 1}})
+    assert await world.health() == (200, "degraded", {MODEL: condition(waiting=1, running=1)})
     waiter.leave()
     assert (await world.health())[1] == "ok"
 
