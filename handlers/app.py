@@ -16,6 +16,7 @@ from handlers.metrics import Exposition, Metrics
 from handlers.operators import Model
 from handlers.responses import Responses
 from handlers.services import Services
+from handlers.traces import Traces
 from handlers.unrouted import Unrouted
 from handlers.watch import DisconnectWatch
 from machines.binding import State
@@ -43,6 +44,7 @@ def create_app(services: Services) -> "Application":
     app.add_route("/v1/models/{name:path}", Model(services, metrics))
     app.add_route("/health", health)
     app.add_route("/v1/health", health)
+    app.add_route("/traces/{known_as}", Traces(services))
     app.add_route("/metrics", Exposition(metrics))
     unrouted = Unrouted(services)
     app.add_error_handler(falcon.HTTPError, unrouted.malformed)

@@ -3,13 +3,16 @@
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from handlers.settings import SettingsError, from_env, to_models, to_tokens
-
-FAULT = 1
+from handlers.terminal.chat import chat
+from handlers.terminal.config import config
+from handlers.terminal.fault import Fault
+from handlers.terminal.models import models
+from handlers.terminal.trace import trace
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,13 +46,13 @@ def serve(*, db: str | None, no_store: bool, **options: Any) -> None:
 def to_env(options: Mapping[str, Any]) -> dict[str, str]:
     """Make the variables of the options that were given."""
     try:
-        models, tokens = to_models(list(options["models"])), to_tokens(list(options["tokens"]))
+        served, tokens = to_models(list(options["models"])), to_tokens(list(options["tokens"]))
     except SettingsError as error:
-        _exit(error)
+        raise Fault(str(error)) from error
     if options["tokens"] and not all(token.strip() for token in options["tokens"]):
-        _exit("--token is empty; leave it out, or give it a token.")
+        raise Fault("--token is empty; leave it out, or give it a token.")  # noqa: EM101, TRY003 - whole
     given = {
-        "INTERLOCK_MODELS": "".join(f"{name}={source}\n" for name, source in models.items()),
+        "INTERLOCK_MODELS": "".join(f"{name}={source}\n" for name, source in served.items()),
         "INTERLOCK_TOKEN": "".join(f"{name}={token}\n" for name, token in tokens.items()),
         "INTERLOCK_HOST": options["host"],
         "INTERLOCK_PORT": options["port"],
@@ -71,19 +74,29 @@ def prepare() -> None:
     try:
         check(from_env())
     except LockedDatabaseError as error:
-        _exit(f"{error} (--db PATH chooses another file, --no-store keeps none.)")
+        text = f"{error} (--db PATH chooses another file, --no-store keeps none.)"
+        raise Fault(text) from error
     except (EngineError, SettingsError, StoreError) as error:
-        _exit(error)
+        raise Fault(str(error)) from error
 
 
-def _exit(error: Exception | str) -> NoReturn:
-    click.echo(f"interlock: {error}", err=True)
-    sys.exit(FAULT)
+@cli.command()
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a drawing is stale or missing.")
+@click.option("--out", metavar="DIR", help="Another folder than diagrams/.")
+def diagrams(*, check: bool, out: str | None) -> None:
+    """Draw the machines."""
+    from diagrams.draw import main as draw  # noqa: PLC0415 - not needed by the other commands
+
+    sys.exit(draw([*(["--check"] if check else []), *(["--out", out] if out else [])]))
+
+
+for command in (models, trace, config, chat):
+    cli.add_command(command)
 
 
 def main() -> None:
     """Run the command line; an interrupt ends it without a traceback."""
-    cli()
+    cli(prog_name="interlock")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ REFUSALS = {
                                   "GET /health."),
     "method_not_allowed": Refusal((State.ROUTING,), HTTPStatus(405), IRE, None, None,
                                   "Method not allowed: {path} takes {allowed}."),
+    "trace_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
+                                  "No exchange or response {known_as!r} left a trace here, or it is no longer kept."),
     "request_malformed":  Refusal((State.ROUTING,), HTTPStatus(400), IRE, None, None,
                                   "The HTTP request is malformed: {reason}."),
     "body_too_large":     Refusal((State.VALIDATING,), HTTPStatus(413), IRE, None, None,

@@ -2,18 +2,21 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import duckdb
 
 from storage.errors import ReadError
 from storage.opening import Database, open_database
-from storage.queries import delete, delete_expired, select
+from storage.queries import delete, delete_expired, select, select_traces
 from storage.rows import Chain, Cyclic, ExchangeRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
+
+Read = TypeVar("Read")
 
 READERS = 2
 MAX_DEPTH = 1000
@@ -42,6 +45,9 @@ class Store(Protocol):
     def record(self, trace: ExchangeRow) -> None:
         """Keep a trace, soon; it may be dropped, and never raises."""
 
+    async def traces(self, known_as: str) -> list[ExchangeRow]:
+        """Read how an exchange went, by its id or its response's, once it has ended. Raises ReadError."""
+
     async def close(self) -> None:
         """Commit what is queued and let go of the file. May be called twice."""
 
@@ -64,12 +70,8 @@ class DuckStore:
         await self._writer.put(row)
 
     async def chain(self, response_id: str, now: int, limit: int = MAX_DEPTH) -> Lookup:
-        try:
-            reading = self._readers.submit(self._chain, response_id, now, limit)
-        except RuntimeError as error:
-            msg = f"The chain of {response_id!r} was not read, for the store is closed."
-            raise ReadError(msg) from error
-        return await asyncio.wrap_future(reading)
+        reading = partial(_read_chain, response_id=response_id, now=now, limit=limit)
+        return await self._read(reading, f"The chain of {response_id!r}")
 
     async def delete(self, response_id: str) -> bool:
         return bool(await self._writer.do(partial(delete, response_id=response_id), f"{response_id} was not deleted"))
@@ -80,6 +82,9 @@ class DuckStore:
 
     def record(self, trace: ExchangeRow) -> None:
         self._writer.record(trace)
+
+    async def traces(self, known_as: str) -> list[ExchangeRow]:
+        return await self._read(partial(select_traces, known_as=known_as), f"The trace of {known_as!r}")
 
     @property
     def dropped_traces(self) -> int:
@@ -110,12 +115,20 @@ class DuckStore:
             swept += last
         return swept
 
-    def _chain(self, response_id: str, now: int, limit: int) -> Lookup:
+    async def _read(self, reading: Callable[[duckdb.DuckDBPyConnection], Read], what: str) -> Read:
+        try:
+            under_way = self._readers.submit(self._with_cursor, reading, what)
+        except RuntimeError as error:
+            msg = f"{what} was not read, for the store is closed."
+            raise ReadError(msg) from error
+        return await asyncio.wrap_future(under_way)
+
+    def _with_cursor(self, reading: Callable[[duckdb.DuckDBPyConnection], Read], what: str) -> Read:
         cursor = self._cursors.get()
         try:
-            return _read_chain(cursor, response_id, now, limit)
+            return reading(cursor)
         except duckdb.Error as error:
-            msg = f"The chain of {response_id!r} could not be read."
+            msg = f"{what} could not be read."
             raise ReadError(msg) from error
         finally:
             self._cursors.put(cursor)

@@ -7,7 +7,7 @@ from engine.scripted import Pause, ScriptedEngine
 from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
-from handlers.settings import Settings
+from handlers.settings import from_env
 from storage.store import open_store
 from tests.sequences.test_text import SCENARIOS
 
@@ -18,7 +18,7 @@ for name, script in {**SCENARIOS, "held": [Text("The"), Pause()]}.items():
 
 app = create_app(
     Services(
-        settings=Settings(),
+        settings=from_env({"INTERLOCK_TOKEN": os.environ.get("INTERLOCK_TOKEN", "")}),
         models=MODELS,
         store=open_store(os.environ["INTERLOCK_DB"], patience=20),
     )

@@ -65,6 +65,10 @@ async def _route_unknown(world):
     return await world.client.request("GET", "/v1/nowhere")
 
 
+async def _trace_unknown(world):
+    return await world.client.request("GET", "/traces/ex_stray")
+
+
 async def _method_not_allowed(world):
     return await world.client.request("GET", "/v1/responses")
 
