@@ -31,6 +31,7 @@ def cli() -> None:
               "can read a command line, so the variable INTERLOCK_TOKEN is safer.")  # fmt: skip
 @click.option("--db", metavar="PATH",
               help="Database of past responses; default: in your data folder. ':memory:' forgets.")  # fmt: skip
+@click.option("--log", type=click.Choice(["text", "json"]), help="How to write the log (default text).")
 @click.option("--no-store", is_flag=True, help="Keep no responses, not even in memory.")
 def serve(*, db: str | None, no_store: bool, **options: Any) -> None:
     """Serve models until interrupted."""
@@ -57,6 +58,7 @@ def to_env(options: Mapping[str, Any]) -> dict[str, str]:
         "INTERLOCK_HOST": options["host"],
         "INTERLOCK_PORT": options["port"],
         "INTERLOCK_DB": options["db"],
+        "INTERLOCK_LOG": options["log"],
     }
     return {name: str(value) for name, value in given.items() if value not in {None, ""}}
 

@@ -173,5 +173,15 @@ class Exchange(Driven):
         known = "".join(f" {name}={self.facts[name]!r}" for name in NAMED if name in self.facts)
         log.info(
             "%s %s %r%s: %s by %s%s [%s]", self.id, self.incoming.method, self.incoming.path, known,
-            self.state.value, self.event, refused, path,
+            self.state.value, self.event, refused, path, extra={"fields": self._to_fields()},
         )  # fmt: skip
+
+    def _to_fields(self) -> dict[str, Any]:
+        spent: dict[str, float] = {}
+        for move in self.trace:
+            state = move.source.name.lower()
+            spent[state] = round(spent.get(state, 0) + move.ms, 1)
+        known = {name: self.facts[name] for name in NAMED if name in self.facts}
+        fields = {"exchange": self.id, "method": self.incoming.method, "path": self.incoming.path, **known}
+        status = REFUSALS[self.event].status.value if self.state is State.REFUSED else None
+        return {**fields, "state": self.state.name.lower(), "event": self.event, "status": status, "ms": spent}

@@ -1,6 +1,5 @@
 """How gunicorn runs Interlock: one asgi worker, on loopback unless there are tokens, checked before it starts."""
 
-import logging
 import os
 import signal
 import socket
@@ -8,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+from handlers import logs
 from handlers.loopback import is_loopback
 from handlers.settings import SettingsError, from_env
 
@@ -20,6 +20,8 @@ try:
 except SettingsError as error:
     sys.exit(f"interlock: {error}")
 bind = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+if settings.log == "json":
+    logger_class = logs.JsonLogger
 # a client that leaves is noticed at once by handlers.watch; this is the net below it
 asgi_disconnect_grace_period = 1
 graceful_timeout = 10
@@ -50,8 +52,7 @@ def nworkers_changed(server: Any, new: int, _old: int | None) -> None:
 
 def post_fork(server: Any, _worker: Any) -> None:
     """Set up the log, and let the app know the port it is really served on."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("interlock").setLevel(logging.INFO)
+    logs.set_up(settings.log)
     address = server.LISTENERS[0].getsockname()
     if isinstance(address, tuple):
         os.environ["INTERLOCK_PORT"] = str(address[1])

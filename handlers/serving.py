@@ -91,5 +91,8 @@ def announce(settings: Settings, name: str) -> None:
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - it is shown
     host = f"[{shown}]" if ":" in shown.strip("[]") and not shown.startswith("[") else shown
     token = " -H 'Authorization: Bearer TOKEN'" if settings.tokens else ""
+    if settings.log == "json":
+        log.info("model %s is served on http://%s:%d", name, host, settings.port)
+        return
     ready = READY.format(name=name, host=host, port=settings.port, token=token)
     print(ready, file=sys.stderr, flush=True)  # noqa: T201

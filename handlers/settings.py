@@ -51,6 +51,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     trace_retention_seconds: int = 604_800  # 0 keeps no traces
     images: str = "note"
     heartbeat_seconds: float = 10
+    log: str = "text"
     tokens: dict[str, str] = {}
     cors: tuple[str, ...] = ()  # origins whose pages may ask; "*" is all of them
 
@@ -190,5 +191,6 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_SWEEP_SECONDS": ("sweep_seconds", _whole),
     "INTERLOCK_TRACE_RETENTION_SECONDS": ("trace_retention_seconds", _at_least_0),
     "INTERLOCK_HEARTBEAT_SECONDS": ("heartbeat_seconds", _whole),
+    "INTERLOCK_LOG": ("log", partial(_word, meanings={"text": "text", "json": "json"})),
     "INTERLOCK_IMAGES": ("images", partial(_word, meanings={"note": "note", "refuse": "refuse"})),
 }
