@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 8080
     max_body_bytes: int = 10 * 1024 * 1024
+    max_input_items: int = 10_000
     capacity: int = 8  # decodes that run together on one model
     cache_bytes: int | None = None  # of each model's KV caches; None shares out a quarter of the memory
     stall_seconds: int = 120
@@ -172,6 +173,7 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_TOKEN": ("tokens", _tokens),
     "INTERLOCK_CORS": ("cors", _origins),
     "INTERLOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole),
+    "INTERLOCK_MAX_INPUT_ITEMS": ("max_input_items", _whole),
     "INTERLOCK_CAPACITY": ("capacity", partial(_whole, allowed=range(1, 257))),
     "INTERLOCK_CACHE_BYTES": ("cache_bytes", _at_least_0),
     "INTERLOCK_STALL_SECONDS": ("stall_seconds", _whole),

@@ -44,6 +44,9 @@ REFUSALS = {
                                   "`input` must be a string or an array."),
     "input_empty":        Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "invalid_value", "input",
                                   "`input` must not be an empty array: send at least one item."),
+    "input_too_long":     Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "array_above_max_length", "input",
+                                  "`input` has {items} items and this server takes at most {limit}; shorten it, or "
+                                  "continue with previous_response_id."),
     "retention_invalid":  Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "invalid_value",
                                   "metadata.retention_seconds",
                                   "metadata.retention_seconds must be an integer in [60, 7776000]"),

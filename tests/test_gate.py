@@ -205,3 +205,9 @@ async def test_a_preflight_of_another_page_needs_a_token_like_everything(serve, 
 async def test_cors_does_not_let_a_name_that_was_pointed_here(serve):
     async with serve(cors=("*",)) as client:
         assert (await client.request("GET", "/v1/models", host="evil.example", origin=PAGE)).status_code == 403
+
+
+@pytest.mark.parametrize(("items", "status"), [(2, 200), (3, 400)])
+async def test_an_input_may_have_as_many_items_as_the_limit(serve, items, status):
+    async with serve(max_input_items=2) as client:
+        assert (await client.post(input=[{"role": "user", "content": "Hi"}] * items)).status_code == status

@@ -105,6 +105,11 @@ async def _input_empty(world):
     return await world.post(input=[])
 
 
+async def _input_too_long(world):
+    world.services.settings = Settings(max_input_items=2)
+    return await world.post(input=[{"role": "user", "content": "Hi"}] * 3)
+
+
 async def _retention_invalid(world):
     return await world.post(input="Hello", metadata={"retention_seconds": 59})
 
