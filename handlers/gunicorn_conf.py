@@ -26,7 +26,6 @@ if settings.log == "json":
 asgi_disconnect_grace_period = 1
 graceful_timeout = 10
 DRAIN_SECONDS = 7  # leaves the rest of graceful_timeout for the last words and the writes
-LAST_WORDS_SECONDS = 0.5
 keepalive = 75
 control_socket_disable = True
 
@@ -59,19 +58,29 @@ def post_fork(server: Any, _worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """End open streams with their own terminal event when the server stops: late on SIGTERM, at once on Ctrl-C."""
+    """End open streams with their own terminal event when the server stops: late on SIGTERM, at once on Ctrl-C.
 
-    def terminate() -> None:
-        worker.asgi.begin_drain(DRAIN_SECONDS)
-        worker.handle_exit_signal()
+    Gunicorn's own way waits for connections that are merely kept alive, then kills; on Ctrl-C it closes nothing.
+    """
+    stops: set[Any] = set()
 
-    def interrupt() -> None:
-        worker.asgi.begin_drain(0)
-        worker.loop.call_later(LAST_WORDS_SECONDS, worker.handle_quit_signal)
+    def stop(seconds: float) -> None:
+        worker.asgi.begin_drain(seconds)
+        if not stops:
+            for server in worker.servers:
+                server.close()
+            stops.add(worker.loop.create_task(_stop(worker)))
 
-    worker.loop.add_signal_handler(signal.SIGTERM, terminate)
-    worker.loop.add_signal_handler(signal.SIGINT, interrupt)
-    worker.loop.add_signal_handler(signal.SIGQUIT, interrupt)
+    worker.loop.add_signal_handler(signal.SIGTERM, stop, DRAIN_SECONDS)
+    worker.loop.add_signal_handler(signal.SIGINT, stop, 0)
+    worker.loop.add_signal_handler(signal.SIGQUIT, stop, 0)
+
+
+async def _stop(worker: Any) -> None:
+    try:
+        await worker.asgi.close()
+    finally:
+        worker.handle_quit_signal()
 
 
 def _taken(cfg: Any) -> str | None:

@@ -1,5 +1,6 @@
 """The app that live tests put behind a real gunicorn: a model for each scenario, all scripted."""
 
+import asyncio
 import os
 
 from engine.pieces import Text
@@ -8,7 +9,8 @@ from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import from_env
-from storage.store import open_store
+from storage.opening import open_database
+from storage.store import DuckStore
 from tests.sequences.test_text import SCENARIOS
 
 MODELS = Registry(lambda _: ScriptedEngine(SCENARIOS["plain_text"]))
@@ -16,10 +18,18 @@ for name, script in {**SCENARIOS, "held": [Text("The"), Pause()]}.items():
     MODELS.register(name, ScriptedEngine(script))
 
 
+class SlowStore(DuckStore):
+    """A store on a slow disk."""
+
+    async def put(self, row):
+        await asyncio.sleep(float(os.environ.get("TEST_WRITE_SECONDS", "0")))
+        await super().put(row)
+
+
 app = create_app(
     Services(
         settings=from_env({"INTERLOCK_TOKEN": os.environ.get("INTERLOCK_TOKEN", "")}),
         models=MODELS,
-        store=open_store(os.environ["INTERLOCK_DB"], patience=20),
+        store=SlowStore(open_database(os.environ["INTERLOCK_DB"], patience=20)),
     )
 )
