@@ -1,5 +1,6 @@
 """From a row of log probabilities to the tokens a client asked to see."""
 
+from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import Any
@@ -47,6 +48,9 @@ def _bytes_of() -> dict[str, bytes]:
     return {char: bytes([byte]) for byte, char in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
 
 
+TRIMS: tuple[Callable[[bytes], bytes], ...] = (bytes, bytes.lstrip)  # the markers may have dropped leading whitespace
+
+
 class Attribution:
     """The chosen tokens that wait for the text they are part of: a token may show nothing yet, or something hidden."""
 
@@ -67,7 +71,7 @@ class Attribution:
         """Give the tokens of a text, without those before it that showed nothing."""
         waiting, self._waiting = self._waiting, []
         said = text.encode()
-        for trimmed, first in product((bytes, bytes.lstrip), range(len(waiting) + 1)):
+        for trimmed, first in product(TRIMS, range(len(waiting) + 1)):
             spelled = b"".join(bytes(chosen.bytes) for chosen in waiting[first:])
             start = trimmed(spelled if first else self._held + spelled)
             if start.startswith(said):

@@ -65,6 +65,11 @@ class MlxEngine:
         return self._worker.healthy and self._worker.step_seconds < self._stall_seconds
 
     @property
+    def step_seconds(self) -> float:
+        """How long the step that the thread computes now has taken; 0 while there is nothing to do."""
+        return self._worker.step_seconds
+
+    @property
     def is_decoding(self) -> bool:
         """Whether a decode is under way or waits for the thread."""
         return self._worker.is_decoding

@@ -129,6 +129,10 @@ class Engine(Protocol):
     def healthy(self) -> bool:
         """Whether the engine's thread is there to serve a decode, and gets on with those it has."""
 
+    @property
+    def step_seconds(self) -> float:
+        """How long the step that the engine computes now has taken; 0 while it has nothing to do."""
+
     async def load(self) -> None:
         """Load the model before anything else is asked of it, or again once it is not healthy. Raises LoadError."""
 

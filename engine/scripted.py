@@ -145,6 +145,7 @@ class ScriptedEngine:
         self.context_length = context_length
         self.capacity = capacity
         self.healthy = True
+        self.step_seconds = 0.0
         self.script: Script = script or []
         self.scripts: deque[Script] = deque()
         self.template_error: TemplateError | None = None

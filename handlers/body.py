@@ -20,12 +20,13 @@ class Body:
         """Read the whole body, or None if it is longer than `limit` bytes."""
         body: bytes = await self._stream.read(limit + 1) if self._length <= limit else b""
         if len(body) > limit or self._length > limit:
-            await self._discard()
+            await self.discard()
             return None
         self._client.listen()
         return body
 
-    async def _discard(self) -> None:
+    async def discard(self) -> None:
+        """Read what is left of the body, and forget it."""
         # a client that is still sending reads no reply; beyond some size it has to be cut off all the same
         for _ in range(DISCARDED // CHUNK):
             if not await self._stream.read(CHUNK):

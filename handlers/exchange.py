@@ -20,13 +20,13 @@ from handlers.services import Services
 from handlers.wire.events import Created, Event, InProgress
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import Response
-from machines.driver import Driven, interrupt
+from machines.driver import Driven, Move, interrupt
 from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS, State
 from machines.table import Refusal
 from storage.rows import ExchangeRow, Lookup, ResponseRow
 
 log = logging.getLogger("interlock.exchange")
-NAMED = ("model", "response_id", "previous_response_id", "param")  # facts that the log line gives
+NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
@@ -136,6 +136,9 @@ class Exchange(Driven):
         row = DURABLE_FAILURES[self.event]  # those of the other table are among them
         return row.code, row.message.format(**self.facts)
 
+    def moved(self, move: Move) -> None:
+        self.services.heard(self, move)
+
     def stop_decoding(self, _: EventData) -> None:
         if self.decoding is not None:
             self.decoding.cancel()
@@ -197,5 +200,15 @@ class Exchange(Driven):
         known = "".join(f" {name}={self.facts[name]!r}" for name in NAMED if name in self.facts)
         log.info(
             "%s %s %r%s: %s by %s%s [%s]", self.id, self.incoming.method, self.incoming.path, known,
-            self.state.value, self.event, refused, path,
+            self.state.value, self.event, refused, path, extra={"fields": self._to_fields()},
         )  # fmt: skip
+
+    def _to_fields(self) -> dict[str, Any]:
+        spent: dict[str, float] = {}
+        for move in self.trace:
+            state = move.source.name.lower()
+            spent[state] = round(spent.get(state, 0) + move.ms, 1)
+        known = {name: self.facts[name] for name in NAMED if name in self.facts}
+        fields = {"exchange": self.id, "method": self.incoming.method, "path": self.incoming.path, **known}
+        status = REFUSALS[self.event].status.value if self.state is State.REFUSED else None
+        return {**fields, "state": self.state.name.lower(), "event": self.event, "status": status, "ms": spent}

@@ -1,7 +1,5 @@
-"""How gunicorn runs Interlock: one asgi worker on loopback, checked before anything starts."""
+"""How gunicorn runs Interlock: one asgi worker, on loopback unless there are tokens, checked before it starts."""
 
-import ipaddress
-import logging
 import os
 import signal
 import socket
@@ -9,6 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+from handlers import logs
+from handlers.loopback import is_loopback
 from handlers.settings import SettingsError, from_env
 
 wsgi_app = "handlers.asgi:app"
@@ -16,14 +16,16 @@ worker_class = "asgi"
 workers = 1
 asgi_lifespan = "on"
 try:
-    bind = f"127.0.0.1:{from_env().port}"
+    settings = from_env()
 except SettingsError as error:
     sys.exit(f"interlock: {error}")
+bind = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+if settings.log == "json":
+    logger_class = logs.JsonLogger
 # a client that leaves is noticed at once by handlers.watch; this is the net below it
 asgi_disconnect_grace_period = 1
 graceful_timeout = 10
 DRAIN_SECONDS = 7  # leaves the rest of graceful_timeout for the last words and the writes
-LAST_WORDS_SECONDS = 0.5
 keepalive = 75
 control_socket_disable = True
 
@@ -49,27 +51,36 @@ def nworkers_changed(server: Any, new: int, _old: int | None) -> None:
 
 def post_fork(server: Any, _worker: Any) -> None:
     """Set up the log, and let the app know the port it is really served on."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("interlock").setLevel(logging.INFO)
+    logs.set_up(settings.log)
     address = server.LISTENERS[0].getsockname()
     if isinstance(address, tuple):
         os.environ["INTERLOCK_PORT"] = str(address[1])
 
 
 def post_worker_init(worker: Any) -> None:
-    """End open streams with their own terminal event when the server stops: late on SIGTERM, at once on Ctrl-C."""
+    """End open streams with their own terminal event when the server stops: late on SIGTERM, at once on Ctrl-C.
 
-    def terminate() -> None:
-        worker.asgi.begin_drain(DRAIN_SECONDS)
-        worker.handle_exit_signal()
+    Gunicorn's own way waits for connections that are merely kept alive, then kills; on Ctrl-C it closes nothing.
+    """
+    stops: set[Any] = set()
 
-    def interrupt() -> None:
-        worker.asgi.begin_drain(0)
-        worker.loop.call_later(LAST_WORDS_SECONDS, worker.handle_quit_signal)
+    def stop(seconds: float) -> None:
+        worker.asgi.begin_drain(seconds)
+        if not stops:
+            for server in worker.servers:
+                server.close()
+            stops.add(worker.loop.create_task(_stop(worker)))
 
-    worker.loop.add_signal_handler(signal.SIGTERM, terminate)
-    worker.loop.add_signal_handler(signal.SIGINT, interrupt)
-    worker.loop.add_signal_handler(signal.SIGQUIT, interrupt)
+    worker.loop.add_signal_handler(signal.SIGTERM, stop, DRAIN_SECONDS)
+    worker.loop.add_signal_handler(signal.SIGINT, stop, 0)
+    worker.loop.add_signal_handler(signal.SIGQUIT, stop, 0)
+
+
+async def _stop(worker: Any) -> None:
+    try:
+        await worker.asgi.close()
+    finally:
+        worker.handle_quit_signal()
 
 
 def _taken(cfg: Any) -> str | None:
@@ -97,15 +108,8 @@ def _fault(cfg: Any) -> str | None:
         return f"the worker class must be asgi, not {cfg.worker_class_str}; leave out --worker-class."
     if cfg.preload_app:
         return "models cannot be loaded before the fork; leave out --preload."
-    outside = [address for address in cfg.address if not _is_loopback(address)]
-    return f"{outside[0][0]} is not a loopback address, and this server has no tokens yet; bind to 127.0.0.1." \
-        if outside else None  # fmt: skip
-
-
-def _is_loopback(address: Any) -> bool:
-    if not isinstance(address, tuple):
-        return True
-    try:
-        return ipaddress.ip_address(address[0]).is_loopback
-    except ValueError:
-        return bool(address[0] == "localhost")
+    outside = [address[0] for address in cfg.address if isinstance(address, tuple) and not is_loopback(address[0])]
+    return None if settings.tokens or not outside else (
+        f"{outside[0]} is not a loopback address, where a server without tokens would answer anyone; "
+        "set INTERLOCK_TOKEN, or bind to 127.0.0.1."
+    )  # fmt: skip

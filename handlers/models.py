@@ -10,7 +10,7 @@ from transitions import EventData
 from engine.errors import LoadError
 from engine.pieces import Engine
 from machines.binding import BINDING, MACHINE, State
-from machines.driver import Driven, fire
+from machines.driver import Driven, Move, fire
 
 log = logging.getLogger("interlock.models")
 
@@ -99,6 +99,9 @@ class Keeper(Protocol):
 
     def forget(self, binding: "Binding") -> None:
         """Give up the instance id."""
+
+    def moved(self, binding: "Binding", move: Move) -> None:
+        """Hear of a move."""
 
 
 class Binding(Driven):
@@ -189,6 +192,9 @@ class Binding(Driven):
     def close(self) -> None:
         """Let go of the model though something may still hold it: the server ends."""
         fire(MACHINE, self, "server_closed")
+
+    def moved(self, move: Move) -> None:
+        self._keeper.moved(self, move)
 
     def close_engine(self, _: EventData) -> None:
         self._close()

@@ -10,6 +10,7 @@ from typing import Any
 from engine.pieces import Engine
 from handlers.models import Binding, Lease, Slots
 from machines.binding import State
+from machines.driver import Move
 
 log = logging.getLogger("interlock.registry")
 
@@ -26,6 +27,7 @@ class Registry(Mapping[str, Binding]):
     ) -> None:
         self.make_engine = make_engine
         self.clock = clock
+        self.heard: Callable[[str, Move], None] = lambda _, __: None
         self._queue_limit = queue_limit
         self._names: dict[str, Binding] = {}
         self._created: dict[str, int] = {}
@@ -131,6 +133,10 @@ class Registry(Mapping[str, Binding]):
 
     def forget(self, binding: Binding) -> None:
         del self._bindings[id(binding.engine)]
+
+    def moved(self, binding: Binding, move: Move) -> None:
+        known = [*self._names.items(), *self._replacements.items()]
+        self.heard(next((name for name, bound in known if bound is binding), ""), move)
 
     def _bind(self, engine: Engine) -> Binding:
         binding = self._bindings.get(id(engine))

@@ -19,7 +19,9 @@ class Responses:
         self._services = services
 
     async def on_post(self, req: Request, resp: Response) -> None:
-        incoming = Incoming(method=req.method, path=req.path, body=Body(req), owner=to_owner(req))
+        incoming = Incoming(
+            method=req.method, path=req.path, body=Body(req), owner=to_owner(req), facts=to_facts(req),
+        )  # fmt: skip
         exchange = Exchange(self._services, incoming)
         start(exchange)
         await answer(exchange, req.scope[KEY], resp)
@@ -27,4 +29,12 @@ class Responses:
 
 def to_owner(req: Request) -> str:
     """Tell clients apart by what they authorize themselves with, so that none can probe the caches of another."""
-    return hashlib.sha256((req.get_header("Authorization") or "").encode()).hexdigest()
+    if caller := req.context.caller:
+        return str(caller)
+    shown = f"{req.get_header('Authorization') or ''}\n{req.get_header('x-api-key') or ''}"
+    return hashlib.sha256(shown.encode()).hexdigest()
+
+
+def to_facts(req: Request) -> dict[str, str]:
+    """Tell what the log may say of who asks: the name of a token, never the token."""
+    return {"caller": req.context.caller} if req.context.caller else {}

@@ -4,13 +4,14 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct, field
 
 from handlers.registry import Registry
 from handlers.settings import Settings
 from handlers.writes import Writes
-from machines.driver import Driven
+from machines.driver import Driven, Move
 from machines.exchange import DURABLE, EXCHANGE
 from machines.table import Table
 from storage.store import Store
@@ -25,7 +26,7 @@ class Services(Struct, kw_only=True):
     """What is shared by all requests of one server process.
 
     `table` is what every request follows. `boot_id` tells processes apart; `clock` gives Unix seconds; `announce` hears
-    of each model that is ready, `give_up` that none could be loaded.
+    of each model that is ready, `give_up` that none could be loaded, `heard` of each move of an exchange.
     """
 
     settings: Settings
@@ -39,6 +40,7 @@ class Services(Struct, kw_only=True):
     new_id: Callable[[str], str] = new_id
     announce: Callable[[str], None] = lambda _: None
     give_up: Callable[[], None] = lambda: None
+    heard: Callable[[Any, Move], None] = lambda _, __: None
     is_stopping: bool = False
     table: Table = EXCHANGE
 

@@ -22,7 +22,7 @@ PATIENCE = 20.0  # seconds: a worker being replaced needs a moment to let go of 
 READY = """
 Interlock serves {name} on http://{host}:{port}
 
-  curl -N http://{host}:{port}/v1/responses -H 'Content-Type: application/json' \\
+  curl -N http://{host}:{port}/v1/responses -H 'Content-Type: application/json'{token} \\
     -d '{{"model": "{name}", "input": "What is the capital of France?", "temperature": 0, "stream": true}}'
 """
 
@@ -88,4 +88,11 @@ def give_up() -> None:
 
 def announce(settings: Settings, name: str) -> None:
     """Tell the operator that a model can be asked, and how."""
-    print(READY.format(name=name, host=settings.host, port=settings.port), file=sys.stderr, flush=True)  # noqa: T201
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104 - it is shown
+    host = f"[{shown}]" if ":" in shown.strip("[]") and not shown.startswith("[") else shown
+    token = " -H 'Authorization: Bearer TOKEN'" if settings.tokens else ""
+    if settings.log == "json":
+        log.info("model %s is served on http://%s:%d", name, host, settings.port)
+        return
+    ready = READY.format(name=name, host=host, port=settings.port, token=token)
+    print(ready, file=sys.stderr, flush=True)  # noqa: T201

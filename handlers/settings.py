@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,9 @@ from platformdirs import user_data_path
 log = logging.getLogger("interlock.settings")
 
 LARGEST = 2**53 - 1
+# what follows the name is not all "=", or it would be the padding of a base64 token without a name
+NAMED_TOKEN = re.compile(r"([\w.-]{1,64})=(?!=*\Z)(.+)", re.ASCII)
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s*]+")
 
 
 class SettingsError(Exception):
@@ -21,13 +25,17 @@ class SettingsError(Exception):
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """`models` maps names to folders or hub ids, empty for the starter model; `db` None keeps no responses."""
+    """`models` maps names to folders or hub ids, empty for the starter model; `db` None keeps no responses.
+
+    `tokens` maps names to tokens. With none, whoever asks from this machine may; else, whoever sends one of them.
+    """
 
     models: dict[str, str] = {}
     db: str | None = None
     host: str = "127.0.0.1"
     port: int = 8080
     max_body_bytes: int = 10 * 1024 * 1024
+    max_input_items: int = 10_000
     capacity: int = 8  # decodes that run together on one model
     cache_bytes: int | None = None  # of each model's KV caches; None shares out a quarter of the memory
     stall_seconds: int = 120
@@ -44,7 +52,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     trace_retention_seconds: int = 604_800  # 0 keeps no traces
     images: str = "note"
     heartbeat_seconds: float = 10
-    token: str | None = None  # who sends it may change the models
+    log: str = "text"
+    tokens: dict[str, str] = {}
+    cors: tuple[str, ...] = ()  # origins whose pages may ask; "*" is all of them
 
 
 def default_db() -> str:
@@ -74,9 +84,52 @@ def to_models(named: list[str]) -> dict[str, str]:
     return models
 
 
+def to_tokens(given: list[str]) -> dict[str, str]:
+    """Read tokens, each alone or as NAME=TOKEN. Raises SettingsError, which repeats none of them."""
+    tokens: dict[str, str] = {}
+    for text in filter(None, (text.strip() for text in given)):
+        name, token = found.groups() if (found := NAMED_TOKEN.fullmatch(text)) else ("default", text)
+        if not token.isprintable() or " " in token:
+            msg = f"The token {name!r} has a character that no header can carry, or a space."
+            raise SettingsError(msg)
+        if name in tokens:
+            msg = f"Two tokens are named {name!r}; give each its own name, as in NAME=TOKEN."
+            raise SettingsError(msg)
+        if token in tokens.values():
+            msg = f"The token {name!r} is that of another name; give each name its own."
+            raise SettingsError(msg)
+        tokens[name] = token
+    return tokens
+
+
 def _models(_: str, text: str) -> dict[str, str]:
+    return to_models(_listed(text))
+
+
+def _tokens(_: str, text: str) -> dict[str, str]:
+    return to_tokens(_listed(text))
+
+
+def _listed(text: str) -> list[str]:
     # paths may have commas in them, so lines win over commas
-    return to_models(text.split("\n" if "\n" in text else ","))
+    return text.split("\n" if "\n" in text else ",")
+
+
+def _origins(name: str, text: str) -> tuple[str, ...]:
+    origins = tuple(origin.strip().lower().rstrip("/") for origin in _listed(text) if origin.strip())
+    for origin in origins:
+        if origin != "*" and not ORIGIN.fullmatch(origin):
+            msg = f"{name} takes origins such as https://app.example, or * for all, not {origin!r}."
+            raise SettingsError(msg)
+    return origins
+
+
+def _host(name: str, text: str) -> str:
+    host = text.removeprefix("[").removesuffix("]")
+    if not re.fullmatch(r"[\w.:%-]+", host):
+        msg = f"{name} takes an address or the name of one, not {text!r}."
+        raise SettingsError(msg)
+    return host
 
 
 def _db(_: str, text: str) -> str | None:
@@ -115,9 +168,12 @@ _at_least_0 = partial(_whole, allowed=range(LARGEST + 1))
 READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_MODELS": ("models", _models),
     "INTERLOCK_DB": ("db", _db),
-    "INTERLOCK_TOKEN": ("token", lambda _, text: text),
+    "INTERLOCK_HOST": ("host", _host),
     "INTERLOCK_PORT": ("port", partial(_whole, allowed=range(65536))),
+    "INTERLOCK_TOKEN": ("tokens", _tokens),
+    "INTERLOCK_CORS": ("cors", _origins),
     "INTERLOCK_MAX_BODY_BYTES": ("max_body_bytes", _whole),
+    "INTERLOCK_MAX_INPUT_ITEMS": ("max_input_items", _whole),
     "INTERLOCK_CAPACITY": ("capacity", partial(_whole, allowed=range(1, 257))),
     "INTERLOCK_CACHE_BYTES": ("cache_bytes", _at_least_0),
     "INTERLOCK_STALL_SECONDS": ("stall_seconds", _whole),
@@ -138,5 +194,6 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_SWEEP_SECONDS": ("sweep_seconds", _whole),
     "INTERLOCK_TRACE_RETENTION_SECONDS": ("trace_retention_seconds", _at_least_0),
     "INTERLOCK_HEARTBEAT_SECONDS": ("heartbeat_seconds", _whole),
+    "INTERLOCK_LOG": ("log", partial(_word, meanings={"text": "text", "json": "json"})),
     "INTERLOCK_IMAGES": ("images", partial(_word, meanings={"note": "note", "refuse": "refuse"})),
 }

@@ -13,7 +13,7 @@ from transitions import EventData
 
 from handlers.provisional import ProvisionalRows
 from handlers.timers import CallLater, Timer, Waiters, call_later
-from machines.driver import Driven, fire
+from machines.driver import Driven, Move, fire
 from machines.write import FINAL, MACHINE, WRITE, State
 
 log = logging.getLogger("interlock.writes")
@@ -55,6 +55,7 @@ class Write(Driven):
     def move(self, event: str) -> None:
         """Fire `event`, and forget the oldest moves."""
         fire(MACHINE, self, event)
+        self._writes.heard(self, self.trace[-1])
         del self.trace[:-MOVES_KEPT]
 
     async def landed(self, soft_timeout: float) -> Outcome:
@@ -137,6 +138,7 @@ class Writes:
         self.failed: dict[Write, None] = {}  # the oldest first
         self.running: dict[asyncio.Future[None], Write] = {}
         self.provisional = ProvisionalRows(self.attempts, self.give_up, call_later)
+        self.heard: Callable[[Write, Move], None] = lambda _, __: None
 
     @property
     def held(self) -> int:

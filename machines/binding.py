@@ -49,18 +49,11 @@ MISSING = "missing_required_parameter"
 
 # what an operator is refused; these rows leave no state
 OPERATOR_REFUSALS = {
-    "token_absent":     Refusal((), HTTPStatus(401), "authentication_error", "invalid_api_key", None,
-                                "Send this server's token as 'Authorization: Bearer TOKEN'."),
-    "token_wrong":      Refusal((), HTTPStatus(401), "authentication_error", "invalid_api_key", None,
-                                "The token is not this server's."),
     "client_remote":    Refusal((), HTTPStatus(403), "permission_error", "operators_only", None,
                                 "Without INTERLOCK_TOKEN, models are changed only from the server's own machine."),
     "client_forwarded": Refusal((), HTTPStatus(403), "permission_error", "operators_only", None,
                                 "Without INTERLOCK_TOKEN, models are not changed through a proxy, and {header} says "
                                 "there is one."),
-    "host_foreign":     Refusal((), HTTPStatus(403), "permission_error", "operators_only", None,
-                                "Without INTERLOCK_TOKEN, models are changed only at a loopback name such as "
-                                "localhost, not at {host!r}."),
     "origin_foreign":   Refusal((), HTTPStatus(403), "permission_error", "operators_only", None,
                                 "Without INTERLOCK_TOKEN, models are not changed for a page of {origin!r}."),
     "name_invalid":     Refusal((), HTTPStatus(400), IRE, "invalid_value", "id",

@@ -39,6 +39,9 @@ class Driven:
         self.interruption: str | None = None
         self.task: asyncio.Task[None] | None = None
 
+    def moved(self, move: Move) -> None:
+        """Hear of a move that was just made; must not raise."""
+
 
 def fire(machine: Machine, driven: Driven, event: str) -> None:
     """Make the move of `event`, and record it. Raises MachineError, nothing changed, if no row allows it.
@@ -56,8 +59,10 @@ def fire(machine: Machine, driven: Driven, event: str) -> None:
         machine.events[event].trigger(driven)
     finally:
         driven.event = event
-        driven.trace.append(Move(event, source, driven.state, (left - driven.entered) * 1000))
+        move = Move(event, source, driven.state, (left - driven.entered) * 1000)
+        driven.trace.append(move)
         driven.entered = left
+        driven.moved(move)
 
 
 def interrupt(driven: Driven, event: str) -> None:

@@ -10,11 +10,24 @@ MISSING = "missing_required_parameter"
 
 # fmt: off
 REFUSALS = {
+    "token_absent":       Refusal((State.ROUTING,), HTTPStatus(401), "authentication_error", "invalid_api_key", None,
+                                  "Send a token of this server as 'Authorization: Bearer TOKEN' or as 'x-api-key: "
+                                  "TOKEN'."),
+    "token_wrong":        Refusal((State.ROUTING,), HTTPStatus(401), "authentication_error", "invalid_api_key", None,
+                                  "The token is none of this server's."),
+    "host_foreign":       Refusal((State.ROUTING,), HTTPStatus(403), "permission_error", "host_foreign", None,
+                                  "A server without tokens answers only at a loopback name such as localhost, not at "
+                                  "{host!r}."),
+    "origin_foreign":     Refusal((State.ROUTING,), HTTPStatus(403), "permission_error", "origin_foreign", None,
+                                  "A server without tokens answers no page of {origin!r}, unless INTERLOCK_CORS names "
+                                  "that origin."),
     "route_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
                                   "There is no {method} {path}; this server has POST /v1/responses, GET /v1/models and "
                                   "GET /health."),
     "method_not_allowed": Refusal((State.ROUTING,), HTTPStatus(405), IRE, None, None,
                                   "Method not allowed: {path} takes {allowed}."),
+    "trace_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
+                                  "No exchange or response {known_as!r} left a trace here, or it is no longer kept."),
     "request_malformed":  Refusal((State.ROUTING,), HTTPStatus(400), IRE, None, None,
                                   "The HTTP request is malformed: {reason}."),
     "body_too_large":     Refusal((State.VALIDATING,), HTTPStatus(413), IRE, None, None,
@@ -31,6 +44,9 @@ REFUSALS = {
                                   "`input` must be a string or an array."),
     "input_empty":        Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "invalid_value", "input",
                                   "`input` must not be an empty array: send at least one item."),
+    "input_too_long":     Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "array_above_max_length", "input",
+                                  "`input` has {items} items and this server takes at most {limit}; shorten it, or "
+                                  "continue with previous_response_id."),
     "retention_invalid":  Refusal((State.VALIDATING,), HTTPStatus(400), IRE, "invalid_value",
                                   "metadata.retention_seconds",
                                   "metadata.retention_seconds must be an integer in [60, 7776000]"),
@@ -129,6 +145,8 @@ REFUSALS = {
     "crashed":            Refusal(UNSEEN, HTTPStatus(500), "server_error", "server_error", None,
                                   "The server failed on this request; its log names exchange {exchange}."),
 }
+
+STRANGERS = frozenset({"token_absent", "token_wrong", "host_foreign", "origin_foreign"})  # who may not ask at all
 
 FAILURES = {
     "decode_failed":      Failure((State.DISPATCHING,), "server_error",

@@ -11,12 +11,12 @@ kept fails. The row is held back until the terminal event has left, and deleted 
 
 from enum import Enum
 
-from machines.endings import DURABLE_FAILURES, FAILURES, REFUSALS
+from machines.endings import DURABLE_FAILURES, FAILURES, REFUSALS, STRANGERS
 from machines.exchange_states import DURABLE_ORDER, FINAL, LEAVABLE, UNSEEN, State
 from machines.table import Table
 
-__all__ = ["DURABLE", "DURABLE_FAILURES", "EXCHANGE", "FAILURES", "FINAL", "LEAVABLE", "REFUSALS", "TERMINALS",
-           "UNSEEN", "State"]  # fmt: skip
+__all__ = ["DURABLE", "DURABLE_FAILURES", "EXCHANGE", "FAILURES", "FINAL", "LEAVABLE", "REFUSALS", "STRANGERS",
+           "TERMINALS", "UNSEEN", "State"]  # fmt: skip
 
 # fmt: off
 SHARED = [

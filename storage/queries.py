@@ -31,6 +31,14 @@ def select(cursor: DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Response
     return {row.id: row for row in map(_to_row, found)}
 
 
+def select_traces(cursor: DuckDBPyConnection, known_as: str) -> list[ExchangeRow]:
+    """Read the traces of an exchange or of a response, by either's id, the oldest first. Raises duckdb.Error."""
+    fields = ExchangeRow.__struct_fields__
+    asked = f"SELECT {', '.join(fields)} FROM exchanges WHERE id = ? OR response_id = ? ORDER BY ended_at"  # noqa: S608
+    found = cursor.execute(asked, [known_as, known_as]).fetchall()
+    return [convert(dict(zip(fields, values, strict=True)), ExchangeRow) for values in found]
+
+
 def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
     """Delete a response and say how many there were. Raises duckdb.Error."""
     return _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))

@@ -13,7 +13,7 @@ import duckdb
 
 from storage.errors import ReadError
 from storage.opening import Database, open_database
-from storage.queries import delete, delete_expired, select
+from storage.queries import delete, delete_expired, select, select_traces
 from storage.rows import Chain, Cyclic, ExchangeRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
 
@@ -54,6 +54,9 @@ class Store(Protocol):
     @property
     def has_lost_file(self) -> bool:
         """Whether all that is kept is gone once the store is closed, for its file was deleted, moved or replaced."""
+
+    async def traces(self, known_as: str) -> list[ExchangeRow]:
+        """Read how an exchange went, by its id or its response's, once it has ended. Raises ReadError."""
 
     async def close(self) -> None:
         """Commit what is queued and let go of the file. May be called twice."""
@@ -96,6 +99,9 @@ class DuckStore:
 
     def record(self, trace: ExchangeRow) -> None:
         self._writer.record(trace)
+
+    async def traces(self, known_as: str) -> list[ExchangeRow]:
+        return await self._read(partial(select_traces, known_as=known_as), f"The trace of {known_as!r}")
 
     @property
     def has_lost_file(self) -> bool:

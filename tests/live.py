@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,6 +64,13 @@ class Server:
         answer = json.loads(reply.read())
         connection.close()
         return reply.status, answer
+
+    def ask_or_refused(self, method: str, path: str, body: Any = None) -> int | None:
+        """Give the status of a request, or None if nobody takes it."""
+        try:
+            return self.ask(method, path, body)[0]
+        except (OSError, HTTPException):
+            return None
 
     def ask_until(self, status: int, method: str, path: str, body: Any = None) -> Any:
         """Ask again until the status is `status`, as a client does while a server starts."""

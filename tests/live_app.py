@@ -12,25 +12,27 @@ from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import from_env
-from storage.rows import ResponseRow
-from storage.store import open_store
+from storage.opening import open_database
+from storage.store import DuckStore
 from tests.sequences.test_text import SCENARIOS
 
 MODELS = Registry(lambda _: ScriptedEngine(SCENARIOS["plain_text"]))
 for name, script in {**SCENARIOS, "held": [Text("The"), Pause()]}.items():
     MODELS.register(name, ScriptedEngine(script))
 
-STORE = open_store(os.environ["INTERLOCK_DB"], patience=20)
-put = STORE.put
+
+class SlowStore(DuckStore):
+    """A store on a slow disk."""
+
+    async def put(self, row):
+        await asyncio.sleep(float(os.environ.get("SLOW_DISK", "0")))
+        await super().put(row)
 
 
-async def put_slowly(row: ResponseRow) -> None:
-    """Write a row as a slow disk would."""
-    await asyncio.sleep(float(os.environ["SLOW_DISK"]))
-    await put(row)
-
-
-if "SLOW_DISK" in os.environ:
-    STORE.put = put_slowly
-
-app = create_app(Services(settings=from_env(), models=MODELS, store=STORE))
+app = create_app(
+    Services(
+        settings=from_env(),
+        models=MODELS,
+        store=SlowStore(open_database(os.environ["INTERLOCK_DB"], patience=20)),
+    )
+)

@@ -142,7 +142,7 @@ async def test_a_row_that_was_lost_is_written_again_when_it_is_named(client, ser
         write.attempt = partial(put, write.attempt.args[0])
     answered = await client.post(input="And?", previous_response_id=first.json["id"])
 
-    assert (health.status_code, health.json["status"], health.json["unwritten_rows"]) == (200, "degraded", 1)
+    assert (health.status_code, health.json["status"], health.json["writes"]["unwritten_rows"]) == (200, "degraded", 1)
     assert (refused.status_code, answered.status_code) == (503, 200)
     assert (await client.request("GET", "/health")).json["status"] == "ok"
 

@@ -50,7 +50,7 @@ def test_each_request_in_the_readme_is_json_with_a_model_and_input():
 
 
 def test_the_first_request_is_the_one_the_server_prints():
-    printed = READY.format(name="smollm2-135m-instruct", host="127.0.0.1", port=8080)
+    printed = READY.format(name="smollm2-135m-instruct", host="127.0.0.1", port=8080, token="")
 
     assert re.search(r"-d '(\{.*?\})'", README)[1] in printed
 

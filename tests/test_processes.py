@@ -4,8 +4,10 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -78,6 +80,10 @@ def test_a_database_that_another_server_holds_ends_the_start(db):
         (("serve", "--model", "nameless"), "A model is given as NAME=PATH_OR_HUB_ID"),
         (("serve", "--model", "a=b", "--model", "a=c"), "Two models are named 'a'"),
         (("serve", "--db", "x", "--no-store"), "--db and --no-store exclude each other"),
+        (("serve", "--token", ""), "--token is empty"),
+        (("serve", "--token", "a=b", "--token", "a=c"), "Two tokens are named 'a'"),
+        (("serve", "--host", "0.0.0.0", "--no-store"), "0.0.0.0 is not a loopback address"),  # noqa: S104
+        (("serve", "--host", "a b"), "INTERLOCK_HOST takes an address"),
         (("serve", "--port", "many"), "'many' is not a valid integer"),
         (("serve", "--port", "0", "--no-store", "--model", "a=/nowhere/at/all"), "'/nowhere/at/all' does not exist"),
         (("serve", "--port", "0", "--no-store", "--model", "a=tests"), "'tests' is not a model folder"),
@@ -183,6 +189,39 @@ def test_an_interrupt_ends_open_streams_with_their_own_event(db):
         assert server.ended() == 0
     assert seen.index(b"event: response.failed") < seen.index(b"data: [DONE]")
     assert "server_stopping" in "".join(server.log)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_ends_open_streams_and_writes_what_was_answered(db, stop):
+    arguments, env = scripted(db)
+    with launched(*arguments, **env, SLOW_DISK="1") as server:
+        server.started()
+        server.ask_until(200, "GET", "/health")
+        connection = server.open_stream(model="held", input="Hello", stream=True)
+        seen = connection.recv(65536)
+        idle = socket.create_connection(("127.0.0.1", urlsplit(server.url).port))
+        idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert idle.recv(15) == b"HTTP/1.1 200 OK"
+        answered = server.ask("POST", "/v1/responses", {"model": "plain_text", "input": "Hello"})[1]
+
+        server.process.send_signal(stop)
+
+        while chunk := connection.recv(65536):
+            seen += chunk
+        last = server.ask_or_refused("POST", "/v1/responses", {"model": "plain_text", "input": "Hello"})
+        connection.close()
+        assert server.ended() == 0
+        idle.close()
+    assert "Worker exiting" in "".join(server.log)  # it was not killed
+    store = open_store(db)
+    chain = asyncio.run(store.chain(answered["id"], NOW))
+    traces = asyncio.run(store.traces(answered["id"]))
+    store.close_now()
+
+    assert seen.index(b"event: response.failed") < seen.index(b"data: [DONE]")
+    assert last in {503, None}
+    assert [row.id for row in chain.rows] == [answered["id"]]
+    assert [trace.state for trace in traces] == ["DONE"]
 
 
 def test_a_port_that_is_taken_is_told_at_once(db):

@@ -45,8 +45,28 @@ class World:
         return await self.post(input="And?", previous_response_id="resp_changed")
 
 
+async def _token_absent(world):
+    return await world.client.request("GET", "/v1/models")
+
+
+async def _token_wrong(world):
+    return await world.client.request("GET", "/v1/models", authorization="Bearer guess")
+
+
+async def _host_foreign(world):
+    return await world.client.request("GET", "/v1/models", host="evil.example:8080")
+
+
+async def _origin_foreign(world):
+    return await world.client.request("GET", "/v1/models", origin="https://evil.example")
+
+
 async def _route_unknown(world):
     return await world.client.request("GET", "/v1/nowhere")
+
+
+async def _trace_unknown(world):
+    return await world.client.request("GET", "/traces/ex_stray")
 
 
 async def _method_not_allowed(world):
@@ -83,6 +103,11 @@ async def _input_mistyped(world):
 
 async def _input_empty(world):
     return await world.post(input=[])
+
+
+async def _input_too_long(world):
+    world.services.settings = Settings(max_input_items=2)
+    return await world.post(input=[{"role": "user", "content": "Hi"}] * 3)
 
 
 async def _retention_invalid(world):
@@ -317,12 +342,15 @@ PROVOKE = {name.removeprefix("_"): function for name, function in list(globals()
 
 @pytest.mark.parametrize("event", REFUSALS)
 async def test_a_refusal(engine, store, event, snapshot):
-    services = to_services(engine, store, Settings(max_body_bytes=1000))
+    tokens = {"default": "s3cret"} if event.startswith("token") else {}
+    services = to_services(engine, store, Settings(max_body_bytes=1000, tokens=tokens))
     engine.script = say("Yes.")
     async with running(create_app(services)) as client:
         reply = await PROVOKE[event](World(client, services, engine))
 
-    shown = {name: reply.headers[name] for name in ("Retry-After", "Allow") if name in reply.headers}
+    shown = {
+        name: reply.headers[name] for name in ("Retry-After", "Allow", "Www-Authenticate") if name in reply.headers
+    }
     assert reply.headers["X-Interlock-Exchange"].startswith("ex_")
     assert (reply.status_code, shown, reply.json) == snapshot
     assert engine.decodes == []

@@ -7,11 +7,14 @@ import pytest
 from engine.errors import LoadError
 from engine.pieces import Text
 from engine.scripted import Pause, call, stop
+from handlers import lifespan
 from handlers.app import create_app
 from machines.exchange import State
 from machines.output import Item
+from storage.errors import WriteError
+from storage.store import open_store
 from tests.asgi import running
-from tests.doubles import MODEL, hold, say, watch
+from tests.doubles import MODEL, NOW, hold, say, to_services, watch
 from tests.sequences.laws import assert_laws, to_events
 
 
@@ -137,3 +140,54 @@ async def test_a_server_stops_only_if_a_model_it_has_could_not_be_loaded(service
             await asyncio.wait(services.running)
 
     assert bool(given_up) is stops
+
+
+async def test_a_row_that_could_not_be_written_is_tried_once_more(engine, tmp_path):
+    file = str(tmp_path / "responses.duckdb")
+    store = open_store(file)
+    broken, put = [True], store.put
+
+    async def put_if_whole(row):
+        if broken:
+            raise WriteError("disk full")
+        await put(row)
+
+    store.put = put_if_whole
+    services, engine.script = to_services(engine, store), say("Yes.")
+    async with running(create_app(services)) as client:
+        reply = await client.post(input="Hello")
+        await asyncio.gather(*services.running)
+        broken.clear()
+
+    again = open_store(file)
+    chain = await again.chain(reply.json["id"], NOW)
+    await again.close()
+    assert [row.id for row in chain.rows] == [reply.json["id"]]
+
+
+async def test_a_write_that_hangs_does_not_hold_the_stop_and_is_told(services, engine, store, monkeypatch, caplog):
+    monkeypatch.setattr(lifespan, "LAST_WRITES_SECONDS", 0.01)
+    hold(store, "put")
+    engine.script = say("Yes.")
+    async with running(create_app(services)) as client:
+        await client.post(input="Hello")
+
+    assert "the server stops without 1 rows" in caplog.text
+
+
+async def test_a_stop_waits_for_the_calls_it_ends_and_no_longer_than_it_said(client, services, engine):
+    pause = Pause()
+    engine.script = [Text("The"), pause]
+    call = client.start(input="Hello", stream=True)
+    await pause.reached.wait()
+
+    client.app.begin_drain(60)
+    closing = asyncio.create_task(client.app.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    client.app.begin_drain(0)
+    await closing
+
+    await call.reply()
+    assert to_events(call.text)[-1]["type"] == "response.failed"
+    assert services.running == set()

@@ -16,7 +16,7 @@ from handlers.steps.resolve import await_write, resolve
 from handlers.steps.route import route
 from handlers.steps.validate import validate
 from machines.driver import drive
-from machines.exchange import State
+from machines.exchange import STRANGERS, State
 from storage.errors import ReadError
 
 STEPS = {
@@ -54,10 +54,11 @@ async def run(exchange: Exchange) -> None:
 
 
 def keep_trace(exchange: Exchange) -> None:
-    """Have the store keep how the exchange went, unless traces are turned off."""
+    """Have the store keep how the exchange went, unless traces are turned off, or a stranger would fill the disk."""
     services = exchange.services
+    is_kept = services.settings.trace_retention_seconds > 0 and exchange.event not in STRANGERS
     try:
-        if services.store is not None and services.settings.trace_retention_seconds:
+        if services.store is not None and is_kept:
             services.store.record(exchange.trace_row())
     except Exception:  # the exchange has ended well, and its trace is no reason to say otherwise
         log.exception("%s: its trace could not be kept", exchange.id)

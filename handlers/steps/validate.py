@@ -39,7 +39,7 @@ async def validate(exchange: Exchange) -> str:
 def _check(exchange: Exchange, decoded: Any) -> str:
     if not isinstance(decoded, dict):
         return "body_not_object"
-    if event := _missing(decoded):
+    if event := _missing(decoded) or _excess(exchange, decoded["input"]):
         return event
     request = to_struct(decoded, CreateResponse)
     if not _is_retention(request.metadata):
@@ -60,6 +60,14 @@ def _missing(decoded: dict[str, Any]) -> str | None:
     if not isinstance(given, str | list):
         return "input_mistyped"
     return "input_empty" if given == [] else None
+
+
+def _excess(exchange: Exchange, given: str | list[Any]) -> str | None:
+    limit = exchange.services.settings.max_input_items
+    if isinstance(given, str) or len(given) <= limit:
+        return None
+    exchange.facts.update(items=len(given), limit=limit)
+    return "input_too_long"
 
 
 def _is_retention(metadata: Any) -> bool:

@@ -7,6 +7,7 @@ import duckdb
 import pytest
 
 from storage import writer as module
+from storage.errors import ReadError
 from storage.queries import insert
 from storage.rows import ExchangeRow
 from storage.store import open_store
@@ -176,3 +177,19 @@ def test_a_trace_has_no_place_for_content():
     assert FIELDS == (
         "id", "ended_at", "method", "path", "state", "event", "status", "model", "response_id", "moves",
     )  # fmt: skip
+
+
+async def test_a_trace_is_read_by_the_id_of_its_exchange_or_response(file):
+    store = open_store(str(file))
+    for one in (trace("ex_2", ended_at=20, response_id="resp_1"), trace("ex_1", ended_at=10, response_id="resp_1")):
+        store.record(one)
+    store.record(trace("ex_3", ended_at=30, response_id=None))
+    await store.sweep(0, trace_retention=0)
+
+    assert [one.id for one in await store.traces("resp_1")] == ["ex_1", "ex_2"]
+    assert await store.traces("ex_3") == [trace("ex_3", ended_at=30, response_id=None)]
+    assert await store.traces("ex_4") == []
+
+    await store.close()
+    with pytest.raises(ReadError):
+        await store.traces("ex_1")

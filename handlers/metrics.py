@@ -1,0 +1,158 @@
+"""What the server counts of itself, for Prometheus. Labels are words of the tables, and names of models that are known.
+
+Each machine's moves are heard in one place. A model that a client made up is counted under an empty name.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from falcon.asgi import Request, Response
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+
+from engine.pieces import Finish
+from handlers.exchange import Exchange
+from handlers.gauges import Gauges
+from handlers.mapping.to_row import to_session_cache
+from handlers.services import Services
+from handlers.writes import Write
+from machines.driver import Move
+from machines.exchange import FINAL, REFUSALS, State
+
+BEGUN = frozenset({"reasoning_started", "message_started"})
+STARTS = frozenset({"write_started", "write_retried"})
+SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
+MILLISECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
+RATES = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 400)
+
+
+class Metric(NamedTuple):
+    """One metric that is fed as things happen; only a histogram has buckets."""
+
+    help: str
+    labels: tuple[str, ...]
+    buckets: Sequence[float] = ()
+
+
+# fmt: off
+METRICS = {
+    "interlock_moves_total": Metric("Moves of the machines.", ("machine", "event", "model")),
+    "interlock_refusals_total": Metric("Requests refused, by the row that did it.", ("event", "status", "model")),
+    "interlock_exchange_seconds": Metric("From a request's arrival to its final state.", ("model", "state"), SECONDS),
+    "interlock_state_seconds": Metric("How long an exchange was in a state, such as QUEUED.", ("state",), SECONDS),
+    "interlock_time_to_first_token_seconds": Metric("From arrival to the first output.", ("model",), SECONDS),
+    "interlock_output_tokens_per_second": Metric("How fast an answer was decoded once begun.", ("model",), RATES),
+    "interlock_tokens_total": Metric("Tokens read (of them, cached) and written.", ("model", "kind")),
+    "interlock_session_cache_total": Metric("What was reused of caches, as in X-Session-Cache.", ("model", "outcome")),
+    "interlock_write_seconds": Metric("How long the writes that landed took.", (), MILLISECONDS),
+}
+# fmt: on
+
+
+class Landed(NamedTuple):
+    """The last write that landed: when, in Unix seconds, and how long it took."""
+
+    at: float
+    ms: float
+
+
+class Metrics:
+    """The counters of one app. It hears of each move from the services it is made with."""
+
+    def __init__(self, services: Services) -> None:
+        self.registry = CollectorRegistry()
+        self.last_write: Landed | None = None
+        self._services = services
+        self._made = {name: _make(name, metric, self.registry) for name, metric in METRICS.items()}
+        ProcessCollector(registry=self.registry)
+        self.registry.register(Gauges(services))
+        services.heard = self.exchange_moved
+        services.models.heard = self.binding_moved
+        services.writes.heard = self.write_moved
+
+    def exchange_moved(self, exchange: Exchange, move: Move) -> None:
+        """Hear of a move of an exchange."""
+        asked = exchange.facts.get("model")
+        model = asked if asked and asked in self._services.models else ""
+        self._moved("exchange", move, model)
+        self._observe("interlock_state_seconds", move.ms / 1000, state=move.source.name)
+        if move.source is State.DISPATCHING:
+            self._decoded(exchange, model)
+        if move.target is State.REFUSED:
+            self.refused(move.event, REFUSALS[move.event].status, model)
+        if move.target in FINAL:
+            seconds = sum(made.ms for made in exchange.trace) / 1000
+            self._observe("interlock_exchange_seconds", seconds, model=model, state=move.target.name)
+            for made in exchange.output.trace:
+                self._moved("output", made, model)
+
+    def write_moved(self, write: Write, move: Move) -> None:
+        """Hear of a move of a write."""
+        self._moved("write", move, "")
+        if move.event == "row_committed":
+            ms = _since_start(write.trace)
+            self.last_write = Landed(self._services.clock(), ms)
+            self._observe("interlock_write_seconds", ms / 1000)
+
+    def binding_moved(self, model: str, move: Move) -> None:
+        """Hear of a move of a model object, by its name if it has one."""
+        self._moved("binding", move, model)
+
+    def refused(self, event: str, status: int, model: str = "") -> None:
+        """Count a refusal."""
+        self._count("interlock_refusals_total", event=event, status=str(int(status)), model=model)
+
+    def _decoded(self, exchange: Exchange, model: str) -> None:
+        if exchange.cached_tokens is not None:
+            outcome = to_session_cache(exchange.cached_tokens, exchange.chain)
+            self._count("interlock_session_cache_total", model=model, outcome=outcome)
+        trace = exchange.output.trace
+        # a call is shown once it is whole, which tells nothing of its first token
+        if trace and trace[0].event in BEGUN:
+            self._observe("interlock_time_to_first_token_seconds", trace[0].ms / 1000, model=model)
+        if exchange.finish is not None:
+            self._finished(exchange.finish, sum(move.ms for move in trace[1:]) / 1000, model)
+
+    def _finished(self, finish: Finish, seconds: float, model: str) -> None:
+        counts = {"input": finish.prompt_tokens, "cached": finish.cached_tokens, "output": finish.completion_tokens}
+        for kind, tokens in counts.items():
+            self._count("interlock_tokens_total", tokens, model=model, kind=kind)
+        if seconds > 0 and finish.completion_tokens > 1:
+            rate = (finish.completion_tokens - 1) / seconds
+            self._observe("interlock_output_tokens_per_second", rate, model=model)
+
+    def _moved(self, machine: str, move: Move, model: str) -> None:
+        self._count("interlock_moves_total", machine=machine, event=move.event, model=model)
+
+    def _count(self, name: str, amount: float = 1, **labels: str) -> None:
+        self._made[name].labels(**labels).inc(amount)
+
+    def _observe(self, name: str, value: float, **labels: str) -> None:
+        metric = self._made[name]
+        (metric.labels(**labels) if labels else metric).observe(value)
+
+
+class Exposition:
+    """GET /metrics, as Prometheus or OpenMetrics text."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._registry = metrics.registry
+
+    async def on_get(self, req: Request, resp: Response) -> None:
+        encode, resp.content_type = choose_encoder(req.get_header("Accept") or "")
+        resp.data = encode(self._registry)
+
+
+def _make(name: str, metric: Metric, registry: CollectorRegistry) -> Any:
+    if metric.buckets:
+        return Histogram(name, metric.help, metric.labels, registry=registry, buckets=metric.buckets)
+    return Counter(name, metric.help, metric.labels, registry=registry)
+
+
+def _since_start(trace: Sequence[Move]) -> float:
+    ms = 0.0
+    for move in reversed(trace):
+        if move.event in STARTS:
+            break
+        ms += move.ms
+    return ms
