@@ -1,8 +1,8 @@
 """The frames of one exchange, on their way to the one reader that is its HTTP response."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from collections import deque
+from collections.abc import AsyncIterator
 
 from handlers.wire.events import Event
 
@@ -18,10 +18,11 @@ class Outbox:
     """A bounded queue of numbered events. A full one makes the exchange, and so the engine, wait for its reader."""
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self._events: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
+        self._events: deque[tuple[int, Event] | None] = deque()
         self._limit = limit
-        self._room = asyncio.Semaphore(limit)
         self._spoken = asyncio.Event()
+        self._news = asyncio.Event()
+        self._taken = asyncio.Event()
         self._seen = asyncio.Event()
         self.count = 0
 
@@ -30,25 +31,25 @@ class Outbox:
 
         Raises ReaderStalledError.
         """
-        await self._with_patience(self._room.acquire())
-        self._events.put_nowait((self.count, event))
+        await self._fall_below(self._limit)
+        self._queue((self.count, event))
         self.count += 1
-        self._spoken.set()
 
     async def deliver(self, event: Event) -> None:
         """Queue the terminal event and wait until its reader says that it left. Raises ReaderStalledError."""
         await self.put(event)
-        for _ in range(self._limit):  # each event that is taken starts the patience anew, and none follows this one
-            await self._with_patience(self._room.acquire())
-        await self._with_patience(self._seen.wait())
+        await self._fall_below(1)
+        await _set_in_time(self._seen)
 
-    async def _with_patience(self, waiting: Coroutine[Any, Any, Any]) -> None:
-        try:
-            async with asyncio.timeout(PATIENCE):
-                await waiting
-        except TimeoutError:
-            msg = f"the client took nothing for {PATIENCE:g} s"
-            raise ReaderStalledError(msg) from None
+    async def _fall_below(self, limit: int) -> None:
+        while len(self._events) >= limit:  # each event that is taken starts the patience anew
+            self._taken.clear()
+            await _set_in_time(self._taken)
+
+    def _queue(self, numbered: tuple[int, Event] | None) -> None:
+        self._events.append(numbered)
+        self._spoken.set()
+        self._news.set()
 
     def acknowledge(self) -> None:
         """Say that the terminal event was handed to the connection and the client had not left."""
@@ -61,14 +62,28 @@ class Outbox:
 
     def close(self) -> None:
         """Nothing more will be said."""
-        self._events.put_nowait(None)
-        self._spoken.set()
+        self._queue(None)
 
     async def first(self) -> None:
         """Wait until something was said, or nothing ever will be."""
         await self._spoken.wait()
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
-        while (numbered := await self._events.get()) is not None:
-            self._room.release()
+        while (numbered := await self._next()) is not None:
             yield numbered
+
+    async def _next(self) -> tuple[int, Event] | None:
+        while not self._events:
+            self._news.clear()
+            await self._news.wait()
+        self._taken.set()
+        return self._events.popleft()
+
+
+async def _set_in_time(event: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await event.wait()
+    except TimeoutError:
+        msg = f"the client took nothing for {PATIENCE:g} s"
+        raise ReaderStalledError(msg) from None

@@ -1,17 +1,18 @@
 """The one thread that writes. It commits in groups: most of a commit's time is spent once, however many rows.
 
-Whoever queues a row or a task awaits a future; traces are queued by exchanges that wait for nothing, so they are
-bounded, and written when nothing else is.
+Whoever queues a row or a task awaits a future. Traces come from exchanges that wait for nothing, so they are bounded,
+and gathered for a moment: a commit for each would cost more than all the rest of its exchange.
 """
 
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from duckdb import DuckDBPyConnection
 
@@ -24,6 +25,7 @@ log = logging.getLogger("interlock.storage")
 GROUP_ROWS = 100
 GROUP_CHARACTERS = 8_000_000  # a group's values are held twice, here and in DuckDB
 TRACES_WAITING = 1000
+GATHERING = 1.0  # seconds until a trace is written that no others came to join
 
 Work = Callable[[DuckDBPyConnection], int]
 
@@ -43,7 +45,7 @@ class Task(NamedTuple):
     done: asyncio.Future[int]
 
 
-Entry = Put | Task | ExchangeRow
+Entry = Put | Task | Literal["traces"]
 
 
 class Writer:
@@ -53,8 +55,8 @@ class Writer:
         self.dropped = 0
         self._cursor = cursor
         self._queue: SimpleQueue[Entry | None] = SimpleQueue()
-        self._traces: list[ExchangeRow] = []  # of the thread
-        self._waiting = 0
+        self._traces: list[ExchangeRow] = []
+        self._gathered_at = 0.0  # by the monotonic clock: when they are to be written at the latest
         self._closed = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="interlock-writer", daemon=True)
@@ -75,11 +77,16 @@ class Writer:
     def record(self, row: ExchangeRow) -> None:
         """Queue a trace; it is dropped, and counted, if too many wait or the writer is closed."""
         with self._lock:
-            if self._closed or self._waiting >= TRACES_WAITING:
+            if self._closed or len(self._traces) >= TRACES_WAITING:
                 self.dropped += 1
                 return
-            self._waiting += 1
-            self._queue.put(row)
+            self._traces.append(row)
+            # to wake the thread costs more than the trace: the first sets its alarm, and a whole group is written
+            if len(self._traces) == 1:
+                self._gathered_at = time.monotonic() + GATHERING
+                self._queue.put("traces")
+            elif len(self._traces) == GROUP_ROWS:
+                self._queue.put("traces")
 
     def close(self) -> None:
         """Write what is queued, then end the thread. Blocks."""
@@ -105,26 +112,30 @@ class Writer:
                     self._write([entry for entry in entries if isinstance(entry, Put)])
                 else:
                     self._do([entry for entry in entries if isinstance(entry, Task)])
-            if self._queue.empty() or len(self._traces) >= GROUP_ROWS:
+            if not is_open or len(self._traces) >= GROUP_ROWS or self._patience() == 0:
                 self._write_traces()
 
+    def _patience(self) -> float | None:
+        """Tell how long the traces may wait still; None if there are none."""
+        with self._lock:
+            return max(0.0, self._gathered_at - time.monotonic()) if self._traces else None
+
     def _take(self) -> tuple[list[Put | Task], bool]:
-        """Wait for work and take what there is, up to a group; False once the writer is closed."""
+        """Wait for work, or until traces are to be written, and take a group of it; False once the writer is closed."""
         group: list[Put | Task] = []
-        size, entry = 0, self._queue.get()
-        while entry is not None:
-            if isinstance(entry, ExchangeRow):
-                self._traces.append(entry)
-            else:
+        size = 0
+        with suppress(Empty):
+            entry = self._queue.get(timeout=self._patience())
+            while entry is not None:
+                if entry == "traces":
+                    return group, True
                 group.append(entry)
                 size += _size(entry)
-            if len(group) >= GROUP_ROWS or size >= GROUP_CHARACTERS or len(self._traces) >= GROUP_ROWS:
-                return group, True
-            try:
+                if len(group) >= GROUP_ROWS or size >= GROUP_CHARACTERS:
+                    return group, True
                 entry = self._queue.get_nowait()
-            except Empty:
-                return group, True
-        return group, False
+            return group, False
+        return group, True
 
     def _write(self, group: list[Put]) -> None:
         try:
@@ -148,10 +159,10 @@ class Writer:
                 _fail(task.done, task.broken, broken)
 
     def _write_traces(self) -> None:
-        traces, self._traces = self._traces, []
         with self._lock:
-            self._waiting -= len(traces)
-        lost = self._insert_traces(traces)
+            traces, self._traces = self._traces, []
+        groups = [traces[at : at + GROUP_ROWS] for at in range(0, len(traces), GROUP_ROWS)]
+        lost = sum(self._insert_traces(group) for group in groups)
         if lost:
             log.warning("%d traces could not be written", lost)
             with self._lock:
@@ -160,8 +171,7 @@ class Writer:
     def _insert_traces(self, traces: list[ExchangeRow]) -> int:
         """Tell how many could not be written."""
         try:
-            if traces:
-                insert(self._cursor, traces)
+            insert(self._cursor, traces)
         except Exception:  # noqa: BLE001  the thread must outlive any trace
             return sum(self._insert_traces([trace]) for trace in traces) if len(traces) > 1 else 1
         return 0

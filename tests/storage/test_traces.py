@@ -67,6 +67,18 @@ async def test_traces_that_wait_together_are_written_together(store, gate):
     assert len(gate.groups) <= 4
 
 
+async def test_traces_are_gathered_though_the_writer_has_nothing_else_to_do(store, gate, monkeypatch):
+    monkeypatch.setattr(module, "GATHERING", 1000)
+    gate.set()
+
+    for number in range(5):
+        store.record(trace(f"ex_{number}"))
+        await store.put(row(f"resp_{number}"))
+    await store.sweep(now=0)
+
+    assert gate.groups[5:] == [[f"ex_{number}" for number in range(5)]]
+
+
 async def test_rows_go_before_the_traces_that_came_before_them(store, gate):
     putting = [asyncio.ensure_future(store.put(row("resp_0")))]
     await asyncio.sleep(0)
