@@ -40,10 +40,10 @@ class SensibleEngine(ScriptedEngine):
         return tokens
 
     def decode(
-        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = ""
+        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, **named: Any
     ) -> ScriptedDecoding:
         self.scripts.append(cut(to_script(self._asked[tuple(prompt)], tools or []), len(prompt), sampling.max_tokens))
-        return super().decode(prompt, sampling, tools, owner=owner)
+        return super().decode(prompt, sampling, tools, **named)
 
 
 def to_script(messages: Messages, tools: Tools) -> Script:

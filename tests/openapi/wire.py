@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jsonschema_rs import Validator, validator_for
-from openai.types.responses import Response, ResponseStreamEvent
+from openai.types.responses import CompactedResponse, Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 Schema = dict[str, Any]
@@ -57,6 +57,17 @@ def check_error(body: dict[str, Any]) -> None:
     """Check the body of a refusal."""
     assert list(body) == ["error"]
     _validator("ErrorPayload").validate(body["error"])
+
+
+def check_compaction(body: dict[str, Any]) -> None:
+    """Check what POST /v1/responses/compact answered."""
+    _validator("CompactResource").validate(body)
+    _client_type(CompactedResponse).validate_python(body, strict=True)
+
+
+def check_socket_error(event: dict[str, Any]) -> None:
+    """Check an error frame of a WebSocket."""
+    _validator("WebSocketErrorEvent").validate(event)
 
 
 def read_events(text: str) -> Iterator[dict[str, Any]]:
