@@ -3,14 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CLIENTS := .clients
 
-.PHONY: serve test check format diagrams snapshots bench clean
+.PHONY: serve test check clients format diagrams snapshots bench clean
 .DEFAULT_GOAL := serve
 
 serve: $(READY)
 	@exec $(BIN)/python -m handlers.cli serve $(ARGS)
 
-test: check
+test: check $(CLIENTS)/.ready
 	$(BIN)/python -m pytest --cov=machines --cov-branch --cov-report= --cov-fail-under=100
 
 check: $(READY)
@@ -19,6 +20,8 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m diagrams.draw --check
 	$(BIN)/cog --check README.md
+
+clients: $(CLIENTS)/.ready
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -37,7 +40,7 @@ bench: $(READY)
 	$(BIN)/python -m bench.obey
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(CLIENTS) build *.egg-info
 
 # pip from outside installs into the environment, so that Debian's python3 without ensurepip will do
 $(READY): pyproject.toml constraints.txt
@@ -47,4 +50,15 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/pip || $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check pip
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar on --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+# other people's clients of the API, for tests/clients only; Node.js comes from a Python package, so all test the same one
+$(CLIENTS)/.ready: $(READY) constraints-clients.txt tests/clients/package.json tests/clients/package-lock.json
+	@echo "Installing the clients that are tested into $(CLIENTS) (1.2 GB); this takes a minute or two, once."
+	@test -x $(CLIENTS)/python/bin/python || $(PYTHON) -m venv --without-pip $(CLIENTS)/python
+	$(BIN)/python -m pip --python $(CLIENTS)/python/bin/python install --disable-pip-version-check --quiet --progress-bar on --constraint constraints-clients.txt --group clients
+	@mkdir -p $(CLIENTS)/node && cp tests/clients/package.json tests/clients/package-lock.json $(CLIENTS)/node
+	@if test -x $(CLIENTS)/python/bin/npm; then \
+		$(CLIENTS)/python/bin/npm ci --prefix $(CLIENTS)/node --ignore-scripts --no-audit --no-fund; \
+	else echo "There is no Node.js package for this platform; the clients that need it are not tested."; fi
 	@touch $@

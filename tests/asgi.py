@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.doubles import MODEL
+from tests.openapi.wire import check_reply
 
 
 class Call:
@@ -18,6 +19,7 @@ class Call:
         self.status_code = 0
         self.unread = asyncio.Semaphore(1_000_000)  # how many writes the connection still takes
         self.leave_on: bytes | None = None  # leave while a chunk that holds this is being sent
+        self._is_checked = path == "/v1/responses"
         self._body: list[bytes] = [body]
         self._more_body = False
         self._gone = asyncio.Event()
@@ -41,8 +43,10 @@ class Call:
         self._more_body = True
 
     async def reply(self) -> "Call":
-        """Wait until the server is through."""
+        """Wait until the server is through; what it said must be what the protocol says."""
         await self.task
+        if self._is_checked:
+            check_reply(self.status_code, self.headers.get("Content-Type", ""), self.text)
         return self
 
     async def seen(self, text: str) -> None:

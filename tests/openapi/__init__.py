@@ -1,0 +1,1 @@
+"""What the specification's own document says, and what the official client's types say."""
