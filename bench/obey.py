@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from engine.blas import load_fast_blas
 

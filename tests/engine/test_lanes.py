@@ -13,6 +13,7 @@ from tests.engine.tiny import make_tokenizer
 LIMIT = 100
 TEXT = "x" * LIMIT * CHARACTERS_A_TOKEN
 SHORT, LONG = ([{"role": "user", "content": text}] for text in ("x", TEXT))
+TOOL = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
 CALLING = [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": TEXT}}}]}]
 
 
@@ -37,7 +38,7 @@ async def test_a_prompt_that_may_fit_does_not_wait_for_one_that_hardly_can(lanes
     assert made == [SHORT, LONG, LONG]
 
 
-@pytest.mark.parametrize("conversation", [(SHORT, None), (LONG, None), (SHORT, [{}])])
+@pytest.mark.parametrize("conversation", [(SHORT, None), (LONG, None), (SHORT, [TOOL])])
 async def test_both_make_the_same_prompt(lanes, conversation):
     tokenizer = make_tokenizer()
 
