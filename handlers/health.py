@@ -2,7 +2,7 @@
 
 import time
 from http import HTTPStatus
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from falcon.asgi import Request, Response
@@ -24,6 +24,7 @@ class Health:
         self._services = services
         self._metrics = metrics
         self._started = time.monotonic()
+        self._version = _to_version()
 
     async def on_get(self, req: Request, resp: Response) -> None:
         status, can_serve = ("stopping", False) if self._services.is_stopping else to_status(self._services.models)
@@ -48,7 +49,7 @@ class Health:
     def _in_full(self) -> dict[str, Any]:
         models = self._services.models
         return {
-            "version": version("interlock"),
+            "version": self._version,
             "uptime_seconds": round(time.monotonic() - self._started, 1),
             "models": {name: to_condition(models, name) for name in models},
             "writes": self._to_writes(),
@@ -65,6 +66,13 @@ class Health:
             "wedged": len(writes.markers),
             "unwritten_rows": len(writes.failed),
         }
+
+
+def _to_version() -> str | None:
+    try:
+        return version("interlock")
+    except PackageNotFoundError:  # plain gunicorn in this folder needs no install
+        return None
 
 
 def to_status(models: Registry) -> tuple[str, bool]:

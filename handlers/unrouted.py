@@ -40,6 +40,8 @@ class Unrouted:
 
 async def refuse_routing(services: Services, req: Request, resp: Response, event: str, **facts: str) -> None:
     """Answer a request with a row that leaves ROUTING."""
+    if caller := getattr(req.context, "caller", None):
+        facts["caller"] = caller
     exchange = Exchange(services, Incoming(method=req.method, path=req.path[:256], event=event, facts=facts))
     start(exchange)
     await answer(exchange, req.scope[KEY], resp)

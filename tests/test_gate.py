@@ -89,9 +89,11 @@ async def test_the_log_gives_the_name_of_a_token_and_never_the_token(serve, capl
     caplog.set_level("DEBUG")
     async with serve(tokens=TOKENS) as client:
         await client.request("POST", "/v1/responses", b'{"model": "gpt"}', authorization=BEARER)
+        await client.request("GET", "/nowhere", authorization="Bearer other")
         await client.request("GET", "/v1/models", authorization="Bearer guess")
 
     assert "caller='anna'" in caplog.text
+    assert "caller='ci': refused by route_unknown" in caplog.text
     assert TOKEN not in caplog.text
     assert "guess" not in caplog.text
 

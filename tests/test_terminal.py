@@ -317,3 +317,23 @@ def test_each_command_has_help_that_fits_a_line():
     for name, command in cli.commands.items():
         assert run(name, "--help").exit_code == 0
         assert command.get_short_help_str(60).endswith((".", "..."))
+
+
+def test_an_interrupt_closes_the_stream_at_once():
+    closed = []
+
+    def events():
+        try:
+            yield {"type": "response.output_text.delta", "delta": "The"}
+        finally:
+            closed.append(True)
+
+    class Interrupted(io.StringIO):
+        def write(self, _):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        answer(events(), Console(file=Interrupted()))
+
+    assert closed == [True]  # though the traceback still holds the stream
+    assert raised.tb is not None
