@@ -1,4 +1,4 @@
-"""The statements of both tables: rows in, rows out, rows gone. Values travel as parameters only."""
+"""The statements of every table: rows in, rows out, rows gone. Values travel as parameters only."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,15 +7,18 @@ from duckdb import DuckDBPyConnection
 from msgspec import Struct, convert
 from msgspec.structs import asdict
 
-from storage.rows import ExchangeRow, ResponseRow
+from storage.rows import EventRow, ExchangeRow, JobRow, ResponseRow
 
 FIELDS = ResponseRow.__struct_fields__
 SELECT = f"SELECT {', '.join(FIELDS)} FROM responses WHERE id IN "  # noqa: S608  the names are our own fields
-TABLES: dict[type[Struct], str] = {ResponseRow: "responses", ExchangeRow: "exchanges"}
-EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?"}
+TABLES: dict[type[Struct], str] = {
+    ResponseRow: "responses", ExchangeRow: "exchanges", JobRow: "jobs", EventRow: "events",
+}  # fmt: skip
+EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?", "jobs": "expires_at < ?"}
+Row = ResponseRow | ExchangeRow | JobRow | EventRow
 
 
-def insert(cursor: DuckDBPyConnection, rows: Sequence[ResponseRow] | Sequence[ExchangeRow]) -> None:
+def insert(cursor: DuckDBPyConnection, rows: Sequence[Row]) -> None:
     """Commit all the rows, which are of one table, or none. Raises duckdb.Error."""
     fields = rows[0].__struct_fields__
     place = "(" + ", ".join("?::VARCHAR[]" if field == "ancestors" else "?" for field in fields) + ")"
@@ -47,7 +50,7 @@ def _count(deleted: DuckDBPyConnection) -> int:
     return int(count)
 
 
-def _to_values(row: ResponseRow | ExchangeRow) -> list[Any]:
+def _to_values(row: Row) -> list[Any]:
     return [list(value) if isinstance(value, tuple) else value for value in asdict(row).values()]
 
 

@@ -39,6 +39,24 @@ class Store(Protocol):
         Raises WriteError.
         """
 
+    async def begin_job(self, job: JobRow) -> None:
+        """Return once a background response is committed. Raises WriteError."""
+
+    async def tell(self, events: list[EventRow]) -> None:
+        """Return once events of background responses are committed. Raises WriteError."""
+
+    async def end_job(self, job_id: str, status: str, response_json: str) -> None:
+        """Return once it is committed how a background response ended. Raises WriteError."""
+
+    async def job(self, job_id: str, now: int) -> JobRow | None:
+        """Read a background response that has not expired. Raises ReadError."""
+
+    async def told(self, job_id: str, after: int) -> list[EventRow]:
+        """Read the events of a background response beyond a number, in order. Raises ReadError."""
+
+    async def unfinished_jobs(self) -> list[JobRow]:
+        """Read the background responses that have not ended. Raises ReadError."""
+
     def record(self, trace: ExchangeRow) -> None:
         """Keep a trace, soon; it may be dropped, and never raises."""
 
@@ -76,7 +94,27 @@ class DuckStore:
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
         await self._sweep("exchanges", now - trace_retention)
+        await self._sweep("jobs", now)
         return await self._sweep("responses", now)
+
+    async def begin_job(self, job: JobRow) -> None:
+        await self._writer.do(partial(begin_job, job=job), f"{job.id} was not written")
+
+    async def tell(self, events: list[EventRow]) -> None:
+        await self._writer.do(partial(tell, events=events), "Events were not written")
+
+    async def end_job(self, job_id: str, status: str, response_json: str) -> None:
+        ending = partial(end_job, job_id=job_id, status=status, response_json=response_json)
+        await self._writer.do(ending, f"{job_id} was not written")
+
+    async def job(self, job_id: str, now: int) -> JobRow | None:
+        return await self._read(partial(select_job, job_id=job_id, now=now), f"{job_id!r}")
+
+    async def told(self, job_id: str, after: int) -> list[EventRow]:
+        return await self._read(partial(select_events, job_id=job_id, after=after), f"The events of {job_id!r}")
+
+    async def unfinished_jobs(self) -> list[JobRow]:
+        return await self._read(select_unfinished, "The background responses")
 
     def record(self, trace: ExchangeRow) -> None:
         self._writer.record(trace)
