@@ -11,7 +11,7 @@ from engine.pieces import Engine
 from engine.starter import NAME, ensure_starter
 from handlers.registry import Registry
 from handlers.services import Services
-from handlers.settings import MEMORY, Settings
+from handlers.settings import Settings
 from handlers.writes import Writes
 from storage.store import open_store
 
@@ -29,8 +29,8 @@ Interlock serves {name} on http://{host}:{port}
 
 def prepare(settings: Settings) -> None:
     """Check the database and the models' sources, or fetch the starter model. Raises StoreError, LoadError."""
-    if settings.db not in (None, MEMORY):
-        open_store(str(settings.db)).close_now()
+    if settings.db is not None:
+        open_store(settings.db).close_now()
     for source in settings.models.values():
         check_source(source)
     if not settings.models:

@@ -13,7 +13,6 @@ from platformdirs import user_data_path
 
 log = logging.getLogger("interlock.settings")
 
-MEMORY = ":memory:"
 LARGEST = 2**53 - 1
 
 

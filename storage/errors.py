@@ -8,7 +8,7 @@ StoreError
 │   ├── ForeignDatabaseError      the database belongs to another program
 │   ├── NewerDatabaseError        a newer Interlock or DuckDB wrote the file
 │   └── LockedDatabaseError       another process has the file open
-├── ReadError                   a chain could not be read
+├── ReadError                   a row could not be read
 └── WriteError                  a row could not be written
 """
 
@@ -46,7 +46,7 @@ class LockedDatabaseError(OpenError):
 
 
 class ReadError(StoreError):
-    """A chain could not be read; the cause is chained."""
+    """A row or its chain could not be read; the cause is chained."""
 
 
 class WriteError(StoreError):

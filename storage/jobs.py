@@ -25,14 +25,22 @@ def tell(cursor: DuckDBPyConnection, events: Sequence[EventRow]) -> int:
     return len(events)
 
 
-def end_job(cursor: DuckDBPyConnection, job_id: str, status: str, response_json: str) -> int:
-    """Commit how a job ended. Raises duckdb.Error."""
-    cursor.execute("UPDATE jobs SET status = ?, response_json = ? WHERE id = ?", [status, response_json, job_id])
+def end_job(cursor: DuckDBPyConnection, job: JobRow, events: Sequence[EventRow]) -> int:
+    """Commit the last events of a job and how it ended, both or neither. Raises duckdb.Error."""
+    cursor.begin()
+    try:
+        insert(cursor, events)
+        ended = [job.status, job.response_json, job.id]
+        cursor.execute("UPDATE jobs SET status = ?, response_json = ? WHERE id = ?", ended)
+    except BaseException:
+        cursor.rollback()
+        raise
+    cursor.commit()
     return 1
 
 
 def delete_job(cursor: DuckDBPyConnection, job_id: str) -> int:
-    """Delete a job and its events, and say how many jobs there were. Raises duckdb.Error."""
+    """Delete a job and its events, if there is one, and say how many there were. Raises duckdb.Error."""
     cursor.execute("DELETE FROM events WHERE response_id = ?", [job_id])
     (count,) = cursor.execute("DELETE FROM jobs WHERE id = ?", [job_id]).fetchone() or (0,)
     return int(count)

@@ -62,7 +62,7 @@ class Chain(Struct, frozen=True):
 
 
 class Missing(Struct, frozen=True):
-    """The row or one of its ancestors is unknown, or has expired."""
+    """The row, or one of the ancestors that were asked for, is unknown or has expired."""
 
 
 class TooDeep(Struct, frozen=True):

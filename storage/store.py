@@ -2,18 +2,22 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import duckdb
 
 from storage.errors import ReadError
 from storage.opening import Database, open_database
+from storage.jobs import begin_job, end_job, select_events, select_job, select_unfinished, sweep_jobs, tell
 from storage.queries import delete, delete_expired, select
-from storage.rows import Chain, Cyclic, ExchangeRow, Lookup, Missing, ResponseRow, TooDeep
+from storage.rows import Chain, Cyclic, EventRow, ExchangeRow, JobRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
+
+T = TypeVar("T")
 
 READERS = 2
 MAX_DEPTH = 1000
@@ -26,6 +30,9 @@ class Store(Protocol):
 
     async def put(self, row: ResponseRow) -> None:
         """Return once the row is committed. Raises WriteError."""
+
+    async def row(self, response_id: str, now: int) -> ResponseRow | Missing:
+        """Read a row alone, whatever became of its ancestors, unless it is unknown or has expired. Raises ReadError."""
 
     async def chain(self, response_id: str, now: int, limit: int = MAX_DEPTH) -> Lookup:
         """Read a row and its ancestors, unless any is unknown, has expired, or they are too many. Raises ReadError."""
@@ -45,8 +52,8 @@ class Store(Protocol):
     async def tell(self, events: list[EventRow]) -> None:
         """Return once events of background responses are committed. Raises WriteError."""
 
-    async def end_job(self, job_id: str, status: str, response_json: str) -> None:
-        """Return once it is committed how a background response ended. Raises WriteError."""
+    async def end_job(self, job: JobRow, events: list[EventRow]) -> None:
+        """Return once its last events and how it ended are committed, both or neither. Raises WriteError."""
 
     async def job(self, job_id: str, now: int) -> JobRow | None:
         """Read a background response that has not expired. Raises ReadError."""
@@ -81,21 +88,20 @@ class DuckStore:
     async def put(self, row: ResponseRow) -> None:
         await self._writer.put(row)
 
+    async def row(self, response_id: str, now: int) -> ResponseRow | Missing:
+        return await self._read(partial(_read_row, response_id=response_id, now=now), f"The row of {response_id!r}")
+
     async def chain(self, response_id: str, now: int, limit: int = MAX_DEPTH) -> Lookup:
-        try:
-            reading = self._readers.submit(self._chain, response_id, now, limit)
-        except RuntimeError as error:
-            msg = f"The chain of {response_id!r} was not read, for the store is closed."
-            raise ReadError(msg) from error
-        return await asyncio.wrap_future(reading)
+        look_up = partial(_read_chain, response_id=response_id, now=now, limit=limit)
+        return await self._read(look_up, f"The chain of {response_id!r}")
 
     async def delete(self, response_id: str) -> bool:
         return bool(await self._writer.do(partial(delete, response_id=response_id), f"{response_id} was not deleted"))
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
-        await self._sweep("exchanges", now - trace_retention)
-        await self._sweep("jobs", now)
-        return await self._sweep("responses", now)
+        await self._sweep(partial(delete_expired, table="exchanges", before=now - trace_retention), "exchanges")
+        await self._sweep(partial(sweep_jobs, before=now), "jobs")
+        return await self._sweep(partial(delete_expired, table="responses", before=now), "responses")
 
     async def begin_job(self, job: JobRow) -> None:
         await self._writer.do(partial(begin_job, job=job), f"{job.id} was not written")
@@ -103,9 +109,8 @@ class DuckStore:
     async def tell(self, events: list[EventRow]) -> None:
         await self._writer.do(partial(tell, events=events), "Events were not written")
 
-    async def end_job(self, job_id: str, status: str, response_json: str) -> None:
-        ending = partial(end_job, job_id=job_id, status=status, response_json=response_json)
-        await self._writer.do(ending, f"{job_id} was not written")
+    async def end_job(self, job: JobRow, events: list[EventRow]) -> None:
+        await self._writer.do(partial(end_job, job=job, events=events), f"{job.id} was not written")
 
     async def job(self, job_id: str, now: int) -> JobRow | None:
         return await self._read(partial(select_job, job_id=job_id, now=now), f"{job_id!r}")
@@ -140,20 +145,28 @@ class DuckStore:
                 self._cursors.get().close()
             self._database.close()
 
-    async def _sweep(self, table: str, before: int) -> int:
-        portion = partial(delete_expired, table=table, before=before, limit=SWEPT_AT_ONCE)
+    async def _sweep(self, forget: Callable[..., int], table: str) -> int:
+        portion = partial(forget, limit=SWEPT_AT_ONCE)
         swept, last = 0, SWEPT_AT_ONCE
         while last == SWEPT_AT_ONCE:
             last = await self._writer.do(portion, f"The table {table} was not swept")
             swept += last
         return swept
 
-    def _chain(self, response_id: str, now: int, limit: int) -> Lookup:
+    async def _read(self, look_up: Callable[[duckdb.DuckDBPyConnection], T], what: str) -> T:
+        try:
+            reading = self._readers.submit(self._look_up, look_up, what)
+        except RuntimeError as error:
+            msg = f"{what} was not read, for the store is closed."
+            raise ReadError(msg) from error
+        return await asyncio.wrap_future(reading)
+
+    def _look_up(self, look_up: Callable[[duckdb.DuckDBPyConnection], T], what: str) -> T:
         cursor = self._cursors.get()
         try:
-            return _read_chain(cursor, response_id, now, limit)
+            return look_up(cursor)
         except duckdb.Error as error:
-            msg = f"The chain of {response_id!r} could not be read."
+            msg = f"{what} could not be read."
             raise ReadError(msg) from error
         finally:
             self._cursors.put(cursor)
@@ -168,15 +181,20 @@ def open_store(path: str, patience: float = 0.0) -> DuckStore:
     return DuckStore(open_database(path, patience))
 
 
-def _read_chain(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int, limit: int) -> Lookup:
-    # A recursive query would scan the whole table at each step: half a second at a million rows.
+def _read_row(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int) -> ResponseRow | Missing:
     row = select(cursor, [response_id]).get(response_id)
-    if row is None or _has_expired(row, now):
-        return Missing()
+    return Missing() if row is None or _has_expired(row, now) else row
+
+
+def _read_chain(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int, limit: int) -> Lookup:
+    row = _read_row(cursor, response_id, now)
+    if isinstance(row, Missing):
+        return row
     if len({row.id, *row.ancestors}) <= len(row.ancestors):
         return Cyclic()
     if len(row.ancestors) >= limit:
         return TooDeep(len(row.ancestors) + 1)
+    # A recursive query would scan the whole table at each step: half a second at a million rows.
     found = select(cursor, row.ancestors) if row.ancestors else {}
     ancestors = [found[ancestor] for ancestor in row.ancestors if ancestor in found]
     is_whole = len(ancestors) == len(row.ancestors) and not any(_has_expired(link, now) for link in ancestors)

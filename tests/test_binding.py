@@ -14,6 +14,7 @@ from handlers.registry import Registry
 from machines.binding import BINDING, MACHINE, State
 from machines.driver import fire
 from tests.doubles import NOW
+from tests.tables import targets
 from tests.test_registry import Loadable
 
 
@@ -111,10 +112,10 @@ EVENTS = {
     "last_name_lost": _unname, "named_again": _name,
     "last_holder_left": _release, "wedged_write_left": _wedge, "last_write_settled": _settle, "server_closed": _close,
 }  # fmt: skip
-EDGES = sorted(BINDING.edges, key=lambda edge: (edge[0], edge[1].value))
+TARGETS = targets(BINDING)
 
 
-@pytest.mark.parametrize(("event", "state"), EDGES)
+@pytest.mark.parametrize(("event", "state"), TARGETS)
 async def test_a_row_is_fired(models, event, state):
     binding = await STATES[state](models)
     assert binding.state is state
@@ -122,9 +123,7 @@ async def test_a_row_is_fired(models, event, state):
 
     await EVENTS[event](models, binding)
 
-    targets = [target for name, sources, target in BINDING.moves if name == event and state in _listed(sources)]
-    assert [binding.trace[seen].target] == targets
-    assert (binding.trace[seen].event, binding.trace[seen].source) == (event, state)
+    assert binding.trace[seen][:3] == (event, state, TARGETS[event, state])
 
 
 @pytest.mark.parametrize("state", State)
@@ -156,10 +155,6 @@ async def test_an_engine_is_closed_once_however_its_binding_ends(models, state, 
     await models.close()
 
     assert (binding.state, binding.engine.closes) == (State.GONE, closes)
-
-
-def _listed(sources):
-    return [sources] if isinstance(sources, State) else sources
 
 
 async def test_a_place_at_an_idle_model_is_granted_at_once_and_never_waits():

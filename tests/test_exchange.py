@@ -8,13 +8,10 @@ from transitions import MachineError
 
 from machines.driver import Driven, fire
 from machines.exchange import EXCHANGE, FAILURES, FINAL, HOLDS, MACHINE, REFUSALS, TERMINALS, State
+from tests.tables import reachable, rows, targets
 
-EDGES = sorted(EXCHANGE.edges, key=lambda edge: (edge[0], edge[1].name))
-TARGETS = {
-    (event, state): target
-    for event, sources, target in EXCHANGE.moves
-    for state in (sources if isinstance(sources, list) else [sources])
-}
+TARGETS = targets(EXCHANGE)
+EDGES = list(TARGETS)
 NEVER_LEFT = {State.BINDING, State.PERSISTING}  # the one never waits, the other keeps what the client has seen
 CALLBACKS = {
     name
@@ -42,22 +39,10 @@ def fired(event, state):
     return subject
 
 
-def reachable():
-    reached, found = set(), {EXCHANGE.initial}
-    while found:
-        reached |= found
-        found = {target for (_, state), target in TARGETS.items() if state in reached} - reached
-    return reached
-
-
 def test_no_two_rows_move_the_same_event_from_the_same_state():
-    rows = [
-        (event, state)
-        for event, sources, _ in EXCHANGE.moves
-        for state in (sources if isinstance(sources, list) else [sources])
-    ]
+    edges = [(event, state) for event, state, _ in rows(EXCHANGE)]
 
-    assert len(rows) == len(set(rows))
+    assert len(edges) == len(set(edges))
 
 
 @pytest.mark.parametrize("state", State)
@@ -68,7 +53,7 @@ def test_a_state_has_a_way_out_unless_it_is_final(state):
 
 
 def test_every_state_is_reached_from_the_initial_one():
-    assert reachable() == set(State)
+    assert reachable(EXCHANGE) == set(State)
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - FINAL, key=lambda state: state.name))

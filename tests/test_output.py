@@ -5,13 +5,10 @@ from transitions import MachineError
 
 from machines.driver import Driven, fire
 from machines.output import HOLDS, MACHINE, OUTPUT, SAYS, Item
+from tests.tables import reachable, targets
 
-EDGES = sorted(OUTPUT.edges, key=lambda edge: (edge[0], edge[1].name))
-TARGETS = {
-    (event, state): target or state
-    for event, sources, target in OUTPUT.moves
-    for state in (sources if isinstance(sources, list) else [sources])
-}
+TARGETS = targets(OUTPUT)
+EDGES = list(TARGETS)
 
 
 class Subject(Driven):
@@ -29,14 +26,6 @@ class Subject(Driven):
         self.called.append(("close", self.state))
 
 
-def reachable():
-    reached, found = set(), {OUTPUT.initial}
-    while found:
-        reached |= found
-        found = {target for (_, state), target in TARGETS.items() if state in reached} - reached
-    return reached
-
-
 @pytest.mark.parametrize("item", Item)
 def test_an_item_has_a_way_out_unless_it_is_final(item):
     ways_out = [event for event, left in OUTPUT.edges if left is item]
@@ -45,7 +34,7 @@ def test_an_item_has_a_way_out_unless_it_is_final(item):
 
 
 def test_every_item_is_reached_from_the_initial_one():
-    assert reachable() == set(Item)
+    assert reachable(OUTPUT) == set(Item)
 
 
 def test_every_item_that_is_neither_the_first_nor_the_last_is_said():

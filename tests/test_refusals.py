@@ -360,7 +360,7 @@ async def test_a_reference_to_a_row_that_cannot_be_read_is_the_servers_fault(cli
     async def break_off(*_):
         raise ReadError
 
-    services.store.chain = break_off
+    services.store.row = break_off
 
     reply = await client.post(input=[{"type": "item_reference", "id": "rs_stray00"}])
 

@@ -5,13 +5,10 @@ from transitions import MachineError
 
 from machines.driver import Driven, fire
 from machines.write import FINAL, MACHINE, WRITE, State
+from tests.tables import reachable, targets
 
-EDGES = sorted(WRITE.edges, key=lambda edge: (edge[0], edge[1].name))
-TARGETS = {
-    (event, state): target
-    for event, sources, target in WRITE.moves
-    for state in (sources if isinstance(sources, list) else [sources])
-}
+TARGETS = targets(WRITE)
+EDGES = list(TARGETS)
 CALLED = {
     ("write_started", State.RESERVED): ["arm_breaker"],
     ("terminal_undelivered", State.RESERVED): ["forget", "wake"],
@@ -64,12 +61,7 @@ def test_a_row_has_a_way_out_unless_it_is_final(state):
 
 
 def test_every_state_can_be_reached():
-    reached, found = set(), {WRITE.initial}
-    while found:
-        reached |= found
-        found = {target for (_, state), target in TARGETS.items() if state in reached} - reached
-
-    assert reached == set(State)
+    assert reachable(WRITE) == set(State)
 
 
 @pytest.mark.parametrize("event", sorted({event for event, _ in EDGES}))

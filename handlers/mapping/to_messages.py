@@ -1,6 +1,5 @@
 """From Responses items, of the request and of the chain before it, to the messages a chat template takes."""
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,9 +8,9 @@ from msgspec.structs import replace
 
 from handlers.mapping.to_struct import FieldError, join, shown, to_struct
 from handlers.mapping.to_tools import to_flat
+from handlers.wire.depth import TOO_DEEP, is_too_deep
 from handlers.wire.items import InputCall, InputCallOutput, InputCustomCall, InputMessage, InputReasoning, Parts
 
-DEEPEST_ARGUMENTS = 100
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 TEXT_FIELD = {
     "input_text": "text", "output_text": "text", "summary_text": "text", "reasoning_text": "text", "text": "text",
@@ -118,8 +117,8 @@ def _fold_reasoning(messages: list[Fold], item: dict[str, Any], path: str) -> No
 
 def _fold_call(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputCall, path)
-    if is_deeper(given.arguments, DEEPEST_ARGUMENTS):
-        raise FieldError(join(path, "arguments"), f"it is nested more than {DEEPEST_ARGUMENTS} levels deep")
+    if is_too_deep(given.arguments.encode()):
+        raise FieldError(join(path, "arguments"), TOO_DEEP)
     _turn(messages).calls.append(replace(given, name=to_flat(given.name, given.namespace)))
 
 
@@ -151,17 +150,6 @@ FOLDS: dict[str, Callable[[list[Fold], dict[str, Any], str], None]] = {
     "custom_tool_call": _fold_custom_call,
     "custom_tool_call_output": _fold_call_output,
 }
-
-
-def is_deeper(text: str, levels: int) -> bool:
-    """Tell whether JSON text may be nested deeper than that, counting brackets and not looking at strings."""
-    depth = deepest = 0
-    if text.count("[") + text.count("{") <= levels:
-        return False
-    for bracket in re.findall(r"[\[\]{}]", text):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    return deepest > levels
 
 
 def _turn(messages: list[Fold]) -> Fold:

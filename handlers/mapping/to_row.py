@@ -51,7 +51,7 @@ def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
     for row in chain:
         silent = [{"type": "message", "role": "assistant", "content": ""}]
         items += msgspec.json.decode(row.input_json, type=list[dict[str, Any]])
-        items += msgspec.json.decode(row.output_json, type=list[dict[str, Any]]) or silent
+        items += to_output(row) or silent
     return items
 
 
@@ -63,6 +63,11 @@ def to_session_cache(cached_tokens: int, chain: list[ResponseRow]) -> str:
     if before is not None and cached_tokens >= before.input_tokens:
         return "hit"
     return "prefix_hit" if cached_tokens else "cold_replay"
+
+
+def to_output(row: ResponseRow) -> list[dict[str, Any]]:
+    """Make the output items of a stored response."""
+    return msgspec.json.decode(row.output_json, type=list[dict[str, Any]])
 
 
 def _to_json(value: object) -> str:

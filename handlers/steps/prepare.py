@@ -4,11 +4,11 @@ from engine.errors import EngineError, TemplateError
 from handlers.exchange import Exchange
 from handlers.mapping.references import to_references, to_resolved
 from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
-from handlers.mapping.to_row import to_history
+from handlers.mapping.to_row import to_history, to_output
 from handlers.mapping.to_struct import FieldError
 from handlers.mapping.to_tools import UnknownChoiceError, to_toolbox
 from handlers.mapping.tool_gate import Fault, drop_echoes, find_gate_fault, to_canonical, to_outstanding
-from storage.rows import Chain
+from storage.rows import Missing
 
 
 async def prepare(exchange: Exchange) -> str:
@@ -27,14 +27,14 @@ async def prepare(exchange: Exchange) -> str:
 
 
 async def _resolve_references(exchange: Exchange) -> Fault | None:
-    services = exchange.services
-    rows = list(exchange.chain)
-    for response_id in to_references(exchange.items):
+    services, named = exchange.services, to_references(exchange.items)
+    stored = to_history(exchange.chain) if named else []
+    for response_id in named:
         if services.store is not None:
             await services.writes.settled(response_id, services.settings.write_wait_ms / 1000)
-            found = await services.store.chain(response_id, int(services.clock()))
-            rows += found.rows if isinstance(found, Chain) else []
-    exchange.items, missing = to_resolved(exchange.items, to_history(rows))
+            found = await services.store.row(response_id, int(services.clock()))
+            stored += [] if isinstance(found, Missing) else to_output(found)
+    exchange.items, missing = to_resolved(exchange.items, stored)
     return missing
 
 

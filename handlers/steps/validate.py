@@ -6,9 +6,9 @@ import msgspec
 
 from handlers.exchange import Exchange
 from handlers.mapping.to_struct import FieldError, to_struct
+from handlers.wire.depth import TOO_DEEP, is_too_deep
 from handlers.wire.request import CreateResponse
 
-DEEPEST = 100  # levels of JSON nesting; every encoder and template after us recurses
 RETENTION = range(60, 7776001)  # seconds
 
 
@@ -21,25 +21,25 @@ async def validate(exchange: Exchange) -> str:
         return "server_stopping"
     if body is None:
         return "body_too_large"
+    if is_too_deep(body):
+        exchange.facts.update(param="body", reason=TOO_DEEP)
+        return "field_invalid"
     try:
         decoded = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, RecursionError):
+    except msgspec.MsgspecError:
         return "json_invalid"
     try:
-        return _check(exchange, decoded, body)
+        return _check(exchange, decoded)
     except FieldError as fault:
         exchange.facts.update(param=fault.param, reason=fault.reason)
         return "field_invalid"
 
 
-def _check(exchange: Exchange, decoded: Any, body: bytes) -> str:
+def _check(exchange: Exchange, decoded: Any) -> str:
     if not isinstance(decoded, dict):
         return "body_not_object"
     if event := _missing(decoded):
         return event
-    if _is_deeper(body, decoded, DEEPEST):
-        exchange.facts.update(param="body", reason=f"it is nested more than {DEEPEST} levels deep")
-        return "field_invalid"
     request = to_struct(decoded, CreateResponse)
     if not _is_retention(request.metadata):
         return "retention_invalid"
@@ -75,13 +75,3 @@ def _unsupported(request: CreateResponse) -> list[tuple[str, str]]:
         "text.format": form != "text" and "answers are plain text here",
     }
     return [(param, reason) for param, reason in reasons.items() if isinstance(reason, str)]
-
-
-def _is_deeper(body: bytes, value: Any, levels: int) -> bool:
-    if body.count(b"[") + body.count(b"{") <= levels:
-        return False
-    layer = [value]
-    for _ in range(levels):
-        inner = [v for v in layer if isinstance(v, dict | list) and v]
-        layer = [child for v in inner for child in (v.values() if isinstance(v, dict) else v)]
-    return any(isinstance(v, dict | list) for v in layer)

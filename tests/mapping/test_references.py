@@ -1,9 +1,11 @@
 """Items that are named, not sent; parts a text model cannot see; items nobody here knows."""
 
+import asyncio
+
 import pytest
 
 from engine.scripted import think
-from tests.doubles import say
+from tests.doubles import NOW, say
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 NOTE = "[An image was attached here, which this model cannot see.]"
@@ -24,6 +26,51 @@ async def test_a_reference_is_the_stored_item(client, engine):
         {"role": "assistant", "content": "Paris.", "reasoning_content": "Look it up."},
         {"role": "user", "content": "So?"},
     ]
+
+
+async def test_a_reference_needs_its_own_response_alone_and_not_what_that_continued(client, services, engine):
+    engine.script = say("Paris.")
+    first = await client.post(input="Capital of France?")
+    second = await client.post(input="Sure?", previous_response_id=first.json["id"])
+    assert await services.writes.settled(second.json["id"], 10)
+    await services.store.delete(first.json["id"])
+
+    reply = await client.post(input=[{"type": "item_reference", "id": second.json["output"][0]["id"]}])
+
+    assert reply.status_code == 200
+    assert engine.conversations[-1] == [{"role": "assistant", "content": "Paris."}]
+
+
+async def test_a_reference_waits_for_the_write_of_its_response(client, services, engine):
+    engine.script = say("Paris.")
+    put, settled, waited_for = services.store.put, services.writes.settled, asyncio.Event()
+
+    async def put_later(row):
+        await waited_for.wait()
+        await put(row)
+
+    async def settle(*arguments):
+        waited_for.set()
+        return await settled(*arguments)
+
+    services.store.put, services.writes.settled = put_later, settle
+    first = await client.post(input="Capital of France?")
+
+    reply = await client.post(input=[{"type": "item_reference", "id": first.json["output"][0]["id"]}])
+
+    waited_for.set()
+    assert reply.status_code == 200
+
+
+async def test_a_reference_to_a_response_that_has_expired_is_a_404(client, services, engine):
+    engine.script = say("Paris.")
+    first = await client.post(input="Capital of France?")
+    assert await services.writes.settled(first.json["id"], 10)
+    services.clock = lambda: NOW + services.settings.retention_seconds
+
+    reply = await client.post(input=[{"type": "item_reference", "id": first.json["output"][0]["id"]}])
+
+    assert (reply.status_code, reply.json["error"]["code"]) == (404, "item_not_found")
 
 
 @pytest.mark.parametrize("reference", [{}, {"id": 5}, {"id": None}])

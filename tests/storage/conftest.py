@@ -6,17 +6,9 @@ from pathlib import Path
 import pytest
 
 from handlers.writes import Writes
-from storage.store import open_store
 from tests.storage.scripted import HARD, TTL, FakeTime, Model, Script
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-async def store():
-    store = open_store(":memory:")
-    yield store
-    await store.close()
 
 
 @pytest.fixture

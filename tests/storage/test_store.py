@@ -113,6 +113,24 @@ async def test_an_expired_row_is_unknown(store):
     assert await store.chain("resp_0", now=50) == Missing()
 
 
+async def test_a_row_alone_is_read_whatever_became_of_its_ancestors(store):
+    written = row("resp_2", ancestors=("gone", "resp_2"), expires_at=50)
+    await store.put(written)
+
+    assert await store.chain("resp_2", now=49) == Cyclic()
+    assert await store.row("resp_2", now=49) == written
+
+
+async def test_a_row_alone_is_missing_if_it_is_unknown_has_expired_or_was_deleted(store):
+    await store.put(row("resp_1", expires_at=50))
+    await store.put(row("resp_2"))
+    await store.delete("resp_2")
+
+    assert await store.row("resp_0", now=0) == Missing()
+    assert await store.row("resp_1", now=50) == Missing()
+    assert await store.row("resp_2", now=0) == Missing()
+
+
 async def test_a_chain_as_deep_as_the_limit_is_read_and_one_deeper_is_told_by_its_depth(store):
     rows = line_of(5)
     for link in rows:
@@ -192,8 +210,10 @@ async def test_a_store_that_was_closed_refuses(file):
 
     with pytest.raises(WriteError, match="closed"):
         await store.put(row())
-    with pytest.raises(ReadError, match="closed"):
+    with pytest.raises(ReadError, match="The chain of 'resp_1' was not read, for the store is closed"):
         await store.chain("resp_1", now=0)
+    with pytest.raises(ReadError, match="The row of 'resp_1' was not read, for the store is closed"):
+        await store.row("resp_1", now=0)
     with pytest.raises(WriteError, match="resp_1 was not deleted, for the store is closed"):
         await store.delete("resp_1")
     with pytest.raises(WriteError, match="not swept, for the store is closed"):
@@ -248,5 +268,7 @@ async def test_a_reader_that_leaves_disturbs_no_other(store):
 async def test_a_broken_database_is_a_read_error(store):
     store._database.connection.execute("DROP TABLE responses")
 
-    with pytest.raises(ReadError, match="resp_1"):
+    with pytest.raises(ReadError, match="The chain of 'resp_1' could not be read"):
         await store.chain("resp_1", now=0)
+    with pytest.raises(ReadError, match="The row of 'resp_1' could not be read"):
+        await store.row("resp_1", now=0)

@@ -2,13 +2,12 @@
 
 import asyncio
 import gc
-from functools import partial
 
 import pytest
 from transitions import MachineError
 
 from handlers import writes as module
-from handlers.writes import FAILED_KEPT, Writes
+from handlers.writes import FAILED_KEPT
 from machines.write import WRITE, State
 from tests.storage.scripted import (
     FAR,
@@ -16,41 +15,12 @@ from tests.storage.scripted import (
     NOW,
     SOFT,
     TTL,
-    FakeTime,
-    Model,
-    Script,
     begin,
     calm,
     holds_nothing,
     raising,
     wedge,
 )
-
-
-@pytest.fixture
-def time():
-    return FakeTime()
-
-
-@pytest.fixture
-def make(time):
-    return partial(Writes, hard_timeout=HARD, marker_ttl=TTL, clock=time.clock, call_later=time.call_later)
-
-
-@pytest.fixture
-def writes(make):
-    return make()
-
-
-@pytest.fixture
-def script():
-    return Script()
-
-
-@pytest.fixture
-def model():
-    return Model()
-
 
 # From the reservation to the row
 
