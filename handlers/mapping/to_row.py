@@ -8,7 +8,11 @@ from msgspec import Struct
 from handlers.wire.response import Response
 from storage.rows import ResponseRow
 
-ECHOED = ("temperature", "top_p", "max_output_tokens", "tools", "reasoning", "metadata")
+ECHOED = (
+    "temperature", "top_p", "max_output_tokens", "tools", "reasoning", "metadata", "tool_choice", "truncation",
+    "parallel_tool_calls", "text", "presence_penalty", "frequency_penalty", "top_logprobs", "max_tool_calls",
+    "background", "service_tier", "safety_identifier", "prompt_cache_key", "completed_at",
+)  # fmt: skip
 
 
 class Origin(Struct, frozen=True, rename="camel"):

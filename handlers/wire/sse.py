@@ -8,7 +8,20 @@ DONE = b"data: [DONE]\n\n"
 
 
 def to_frame(event: Event, sequence_number: int) -> bytes:
-    """Make the frame of one event; the number becomes the last key of its data."""
-    data = msgspec.json.encode(event)
-    name = event.__struct_config__.tag
-    return b'event: %s\ndata: %s,"sequence_number":%d}\n\n' % (str(name).encode(), data[:-1], sequence_number)
+    """Make the frame of one event."""
+    return join_frame(to_name(event), to_data(event, sequence_number))
+
+
+def to_name(event: Event) -> str:
+    """Give the event's type."""
+    return str(event.__struct_config__.tag)
+
+
+def to_data(event: Event, sequence_number: int) -> bytes:
+    """Make what a frame carries; the number becomes its last key."""
+    return b'%s,"sequence_number":%d}' % (msgspec.json.encode(event)[:-1], sequence_number)
+
+
+def join_frame(name: str, data: bytes) -> bytes:
+    """Make a frame of an event's type and data."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
