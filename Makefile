@@ -34,6 +34,7 @@ snapshots: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench.decode
 	$(BIN)/python -m bench.cancel
+	$(BIN)/python -m bench.obey
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 
 from diagrams.layout import to_svg
@@ -10,25 +11,29 @@ from diagrams.mermaid import to_mermaid
 from diagrams.sketch import Sketch
 from machines.binding import BINDING
 from machines.binding import State as Model
-from machines.exchange import EXCHANGE, FAILURES, REFUSALS, TERMINALS, State
+from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, REFUSALS, TERMINALS, State
 from machines.output import OUTPUT
+from machines.provisional import PROVISIONAL
+from machines.provisional import State as Row
 from machines.write import WRITE
 from machines.write import State as Writing
 
 HERE = Path(__file__).parent
 
+OUTCOMES: dict[Enum, str] = {
+    State.REFUSED: "refused",
+    State.FAILING: "failed",
+    State.FAILED: "failed",
+    State.ABANDONED: "abandoned",
+}
 SKETCHES = (
+    Sketch(EXCHANGE, "one request, from its route to its row", OUTCOMES, REFUSALS, FAILURES, TERMINALS),
     Sketch(
-        EXCHANGE,
-        "one request, from its route to its row",
-        {
-            State.REFUSED: "refused",
-            State.FAILING: "failed",
-            State.FAILED: "failed",
-            State.ABANDONED: "abandoned",
-        },
+        DURABLE,
+        "one request with INTERLOCK_DURABLE=1: its row before its terminal event",
+        OUTCOMES,
         REFUSALS,
-        FAILURES,
+        DURABLE_FAILURES,
         TERMINALS,
     ),
     Sketch(OUTPUT, "the output items of one response while the model decodes"),
@@ -42,6 +47,11 @@ SKETCHES = (
             Writing.LOST: "failed",
             Writing.RELEASED: "abandoned",
         },
+    ),
+    Sketch(
+        PROVISIONAL,
+        "a row that is written before its terminal event has left",
+        {Row.UNDELETED: "failed", Row.LEFT: "failed"},
     ),
     Sketch(
         BINDING,

@@ -3,6 +3,7 @@
 EngineError
 ├── LoadError       a model could not be loaded
 ├── TemplateError   the chat template refused the conversation
+├── GrammarError    an answer cannot be held to what was asked
 └── DecodeError     decoding broke off
 """
 
@@ -19,6 +20,14 @@ class LoadError(EngineError):
 
 class TemplateError(EngineError):
     """The chat template refused the conversation; its text is the template's own reason."""
+
+
+class GrammarError(EngineError):
+    """An answer cannot be held to what was asked: its text is the reason, `tool` the name of the tool at fault."""
+
+    def __init__(self, reason: str, tool: str | None = None) -> None:
+        super().__init__(reason)
+        self.tool = tool
 
 
 class DecodeError(EngineError):

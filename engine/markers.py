@@ -6,19 +6,27 @@ it is read again with the tool markers as text, and so is all of an answer to a 
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import msgspec.json
 from mlx_lm.generate import TextStateMachine, make_text_state_machine
+from mlx_lm.tool_parsers import json_tools
 
+from engine.hermes import HERMES_END, HERMES_START, RAW_START, is_raw, to_function
 from engine.pieces import Piece, Reasoning, Text, ToolCall, Tools
+from engine.schemas import to_readable
 
 log = logging.getLogger(__name__)
 
 # The states of mlx-lm's machine; in any other one, such as the header of a message, there is nothing to show.
 NORMAL, REASONING, TOOL = "normal", "reasoning", "tool"
+# Blocks that are no model's own: a call as Hermes writes it, and one whose input is as it is up to the answer's end.
+HERMES, RAW = "hermes", "raw"
+BLOCKS = {TOOL, HERMES, RAW}
+WHOLE_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 KINDS: dict[str, type[Text] | type[Reasoning]] = {NORMAL: Text, REASONING: Reasoning}
 
 
@@ -33,9 +41,10 @@ class Markers:
         state = first_state(tokenizer, prompt)
         self.reasoning_tokens = 0
         self._tokenizer = tokenizer
-        self._tools = tools
+        self._tools = [to_readable(to_function(tool)["function"]) for tool in tools or []] or None
         self._without_tools = without_tools(tokenizer)
-        self._scanner = Scanner(tokenizer if tools else self._without_tools, state)
+        self._scanner = Scanner(with_tools(tokenizer, tools) if tools else self._without_tools, state)
+        self._parsers = {TOOL: tokenizer.tool_parser, HERMES: json_tools.parse_tool_call, RAW: parse_raw}
         self._block: list[str] = []
         self._block_state = NORMAL
         self._lead: str | None = ""  # whitespace a run began with; None once the run has said something
@@ -52,8 +61,8 @@ class Markers:
         """Give what was held back. A tool block that the length limit has cut is dropped."""
         state, rest = self._scanner.state, self._scanner.take_pending()
         self._say(state, rest)
-        if state == TOOL and reason == "stop":
-            self._end_block()
+        if state in BLOCKS and reason == "stop":
+            self._end_block(state)
         return self._take_pieces()
 
     def _scan(self, scanner: "Scanner", text: str) -> None:
@@ -63,17 +72,17 @@ class Markers:
                 self._cross(state, scanner.state, marker)
 
     def _cross(self, left: str, entered: str, marker: str) -> None:
-        if entered == TOOL:
+        if entered in BLOCKS:
             self._block, self._block_state = [marker], left
-        elif left == TOOL:
-            self._end_block(marker)
+        elif left in BLOCKS:
+            self._end_block(left, marker)
         elif left != entered:
             self._begin_run()
             if marker == self._tokenizer.tool_call_start:  # out of a header, for a request without tools
                 self._say(entered, marker)
 
     def _say(self, state: str, text: str) -> None:
-        if state == TOOL:
+        if state in BLOCKS:
             self._block.append(text)
         elif state in KINDS and (text := self._visible(text)):
             self._pieces.append(KINDS[state](text))
@@ -92,11 +101,15 @@ class Markers:
         self._lead = ""
         self._keeps_lead = False
 
-    def _end_block(self, end_marker: str = "") -> None:
+    def _end_block(self, kind: str, end_marker: str = "") -> None:
         block, start_marker = "".join(self._block), self._block[0]
+        if end_marker and is_in_string(block[len(start_marker) :]):
+            self._block.append(end_marker)
+            self._scanner.state = kind
+            return
         # A model that thinks about its markers writes some before those it means.
         for start in dict.fromkeys((0, block.rfind(start_marker))):
-            if calls := self._to_calls(block[start + len(start_marker) :]):
+            if calls := self._to_calls(kind, block[start + len(start_marker) :]):
                 self._replay(block[:start])
                 self._pieces += calls
                 self._begin_run()
@@ -110,9 +123,9 @@ class Markers:
         self._say(scanner.state, scanner.take_pending())
         return scanner.state
 
-    def _to_calls(self, text: str) -> list[ToolCall]:
+    def _to_calls(self, kind: str, text: str) -> list[ToolCall]:
         try:
-            parsed = self._tokenizer.tool_parser(text, self._tools)
+            parsed = self._parsers[kind](text, self._tools)
             return [to_call(call) for call in (parsed if isinstance(parsed, list) else [parsed])]
         except Exception as error:  # noqa: BLE001 - mlx-lm's parsers raise whatever a model's text makes them trip over
             log.info("A tool block did not parse: %s.", type(error).__name__)
@@ -174,19 +187,43 @@ def opens_thinking(tokenizer: Any, prompt: list[int]) -> bool:
     return start >= 0 and not tokenizer.decode(after).strip()
 
 
+def with_tools(tokenizer: Any, tools: Tools) -> Any:
+    """Give what `make_text_state_machine` reads of a tokenizer, with the markers of calls that no model's own."""
+    edges = {state: list(edges) for state, edges in tokenizer.response_transitions.items()}
+    if tokenizer.tool_call_start != HERMES_START:
+        edges.setdefault(NORMAL, []).append((HERMES_START, HERMES))
+        edges[HERMES] = [(HERMES_END, NORMAL)]
+    if any(map(is_raw, tools)):
+        edges.setdefault(NORMAL, []).append((RAW_START, RAW))
+        edges[RAW] = []
+    return SimpleNamespace(**view(tokenizer), response_transitions=edges)
+
+
 def without_tools(tokenizer: Any) -> Any:
     """Give what `make_text_state_machine` reads of a tokenizer, but without its tool markers."""
-    return SimpleNamespace(
-        has_thinking=tokenizer.has_thinking,
-        think_start=tokenizer.think_start,
-        think_end=tokenizer.think_end,
-        has_tool_calling=False,
-        structural_markers=tokenizer.structural_markers,
-        response_transitions={
-            state: [(marker, NORMAL if entered == TOOL else entered) for marker, entered in edges]
-            for state, edges in tokenizer.response_transitions.items()
-        },
-    )
+    edges = {
+        state: [(marker, NORMAL if entered == TOOL else entered) for marker, entered in edges]
+        for state, edges in tokenizer.response_transitions.items()
+    }
+    return SimpleNamespace(**view(tokenizer) | {"has_tool_calling": False}, response_transitions=edges)
+
+
+def view(tokenizer: Any) -> dict[str, Any]:
+    """Give the markers of a tokenizer."""
+    names = ("has_thinking", "think_start", "think_end", "structural_markers")
+    tool_names = ("has_tool_calling", "tool_call_start", "tool_call_end")
+    return {name: getattr(tokenizer, name) for name in (*names, *tool_names)}
+
+
+def is_in_string(block: str) -> bool:
+    """Whether a block of JSON breaks off inside a string: a marker there is text of the string."""
+    return block.lstrip().startswith("{") and '"' in WHOLE_STRING.sub("", block)
+
+
+def parse_raw(text: str, _: Tools | None = None) -> dict[str, Any]:
+    """Read a call whose input is as it is: the name, a line break, and the input."""
+    name, _line_break, given = text.partition("\n")
+    return {"name": name.strip(), "arguments": {"input": given}}
 
 
 def to_call(parsed: dict[str, Any]) -> ToolCall:

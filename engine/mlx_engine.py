@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import mlx.core as mx
+from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from engine.batch import Limits
 from engine.channel import Channel
 from engine.errors import EngineError, LoadError, to_decode_error
-from engine.pieces import Sampling, Tools
+from engine.grammar import CompiledGrammar, Compiler
+from engine.pieces import Constraint, Grammar, Sampling, Tools
 from engine.sequence import Job
 from engine.templates import UNKNOWN_CONTEXT_LENGTH, to_prompt
 from engine.worker import Load, Loaded, Worker
@@ -55,6 +57,7 @@ class MlxEngine:
         self._stall_seconds = stall_seconds
         self._worker = Worker(load, self._limits)
         self._templating: ThreadPoolExecutor | None = None
+        self._compiler: Compiler | None = None
 
     @property
     def healthy(self) -> bool:
@@ -70,7 +73,7 @@ class MlxEngine:
         """Load the model, on the engine's thread; after a breakdown, on a new one. Raises LoadError."""
         if self._worker.thread.ident is not None:
             self._worker.end("The engine's thread stood still.")
-            self._worker = Worker(self._load, self._limits)
+            self._worker, self._compiler = Worker(self._load, self._limits), None
         if self._templating is None:
             # One thread, because Hugging Face tokenizers keep state between calls.
             self._templating = ThreadPoolExecutor(1, thread_name_prefix="chat-template")
@@ -85,22 +88,32 @@ class MlxEngine:
         self, messages: list[dict[str, Any]], tools: Tools | None = None, effort: str | None = None
     ) -> list[int]:
         """Render chat messages and tools with the model's template. Raises TemplateError."""
-        worker = self._worker
-        if worker.ended:
-            raise EngineError(worker.ended)
-        tokenizer = worker.loaded.result(timeout=0).tokenizer
         return await asyncio.get_running_loop().run_in_executor(
-            self._templating, to_prompt, tokenizer, messages, tools, effort
+            self._templating, to_prompt, self._tokenizer(), messages, tools, effort
         )
 
-    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = "") -> Channel:
+    async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> CompiledGrammar:
+        """Compile what the answer to a prompt is held to. Raises GrammarError."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._templating, self._compile, self._tokenizer(), prompt, constraint, tools
+        )
+
+    def decode(
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        tools: Tools | None = None,
+        *,
+        grammar: Grammar | None = None,
+        owner: str = "",
+    ) -> Channel:
         """Start decoding with the next step of the batch."""
         worker = self._worker
         channel = Channel(worker.wake)
         if not self.healthy:
             channel.close(to_decode_error(worker.ended or "The engine's thread stands still."))
         else:
-            worker.submit(Job(prompt, sampling, tools, owner, channel))
+            worker.submit(Job(prompt, sampling, tools, owner, channel, grammar))
         return channel
 
     async def close(self) -> None:
@@ -110,6 +123,18 @@ class MlxEngine:
         if self._templating is not None:
             self._templating.shutdown(wait=False)
             self._templating = None
+
+    def _tokenizer(self) -> TokenizerWrapper:
+        if self._worker.ended:
+            raise EngineError(self._worker.ended)
+        return self._worker.loaded.result(timeout=0).tokenizer
+
+    def _compile(
+        self, tokenizer: TokenizerWrapper, prompt: list[int], constraint: Constraint, tools: Tools | None
+    ) -> CompiledGrammar:
+        if self._compiler is None:
+            self._compiler = Compiler(tokenizer)
+        return self._compiler.compile(prompt, constraint, tools)
 
     def _leave(self, seconds: float | None = None) -> None:
         self._worker.end("The engine was closed.")

@@ -70,7 +70,38 @@ class Finish(Struct, frozen=True, tag="finish", kw_only=True):
 
 
 Piece = Text | Reasoning | ToolCall | Finish
-Tools = list[dict[str, Any]]  # as chat templates take them: {type: function, function: {name, description, parameters}}
+# As chat completions have them: {type: function, function: {name, description, parameters}}, or
+# {type: custom, custom: {name, description, format: {grammar: {syntax, definition}}}}.
+Tools = list[dict[str, Any]]
+
+
+class Constraint(Struct, frozen=True, kw_only=True):
+    """What an answer is held to: text of a JSON schema, or free text without one, and which calls it may or must make.
+
+    Where a tool of `lenient` has a schema that cannot be enforced whole, what can be is.
+    """
+
+    schema: dict[str, Any] | None = None
+    is_lenient: bool = False
+    may_call: tuple[str, ...] = ()
+    must_call: bool = False
+    only_one: bool = False
+    lenient: frozenset[str] = frozenset()
+
+
+class Processor(Protocol):
+    """One decode's logits processor, as mlx-lm calls it: all tokens so far, and the logits of the next."""
+
+    failure: str | None  # set once the grammar has broken off; the answer then ends, and is to fail
+
+    def __call__(self, tokens: Any, logits: Any) -> Any: ...
+
+
+class Grammar(Protocol):
+    """A compiled constraint, for any number of decodes."""
+
+    def processor(self, prompt_length: int | None = None) -> Processor:
+        """Begin a decode, or go on with one that has tokens beyond its prompt."""
 
 
 class Decoding(Protocol):
@@ -109,7 +140,18 @@ class Engine(Protocol):
         `effort` is how much to reason, from `none` to `max`; a template without such a switch ignores it.
         """
 
-    def decode(self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = "") -> Decoding:
+    async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> Grammar:
+        """Compile what the answer to a prompt is held to. Raises GrammarError."""
+
+    def decode(
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        tools: Tools | None = None,
+        *,
+        grammar: Grammar | None = None,
+        owner: str = "",
+    ) -> Decoding:
         """Start decoding at once, on the engine's own thread. Without `tools`, what looks like a call is text.
 
         What was computed for one `owner` is never reused for another.

@@ -5,8 +5,8 @@ import json
 from collections import deque
 from typing import Any, Literal, Self
 
-from engine.errors import DecodeError, TemplateError
-from engine.pieces import Finish, Piece, Reasoning, Sampling, Text, ToolCall, Tools
+from engine.errors import DecodeError, GrammarError, TemplateError
+from engine.pieces import Constraint, Finish, Grammar, Piece, Processor, Reasoning, Sampling, Text, ToolCall, Tools
 
 
 class Pause:
@@ -124,6 +124,17 @@ class ScriptedDecoding:
                 wait.cancel()
 
 
+class ScriptedGrammar:
+    """What `constrain` was asked for; it holds nobody to it."""
+
+    def __init__(self, constraint: Constraint) -> None:
+        self.constraint = constraint
+
+    def processor(self, prompt_length: int | None = None) -> Processor:
+        """There are no logits in a script."""
+        raise NotImplementedError
+
+
 class ScriptedEngine:
     """An `Engine` without a model. Each decode plays the next of `scripts`, or `script` once those are used up.
 
@@ -137,6 +148,7 @@ class ScriptedEngine:
         self.script: Script = script or []
         self.scripts: deque[Script] = deque()
         self.template_error: TemplateError | None = None
+        self.grammar_error: GrammarError | None = None
         self.decodes: list[tuple[list[int], Sampling]] = []
         self.decodings: list[ScriptedDecoding] = []
         self.conversations: list[list[dict[str, Any]]] = []
@@ -145,6 +157,8 @@ class ScriptedEngine:
         self.owners: list[str] = []
         self.loads = 0
         self.tools_decoded: list[Tools | None] = []
+        self.constraints: list[tuple[list[int], Constraint, Tools | None]] = []
+        self.grammars_decoded: list[Grammar | None] = []
         self._vocabulary: dict[str, int] = {}
 
     @property
@@ -169,13 +183,27 @@ class ScriptedEngine:
         words = [word for message in messages for word in str(message.get("content") or "").split()]
         return [self._vocabulary.setdefault(word, len(self._vocabulary) + 1) for word in words]
 
+    async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> ScriptedGrammar:
+        """Take note of what is asked; raises `grammar_error` if set."""
+        self.constraints.append((prompt, constraint, tools))
+        if self.grammar_error:
+            raise self.grammar_error
+        return ScriptedGrammar(constraint)
+
     def decode(
-        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = ""
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        tools: Tools | None = None,
+        *,
+        grammar: Grammar | None = None,
+        owner: str = "",
     ) -> ScriptedDecoding:
         """Start playing."""
         self.decodes.append((prompt, sampling))
         self.tools_decoded.append(tools)
         self.owners.append(owner)
+        self.grammars_decoded.append(grammar)
         decoding = ScriptedDecoding(self.scripts.popleft() if self.scripts else self.script)
         self.decodings.append(decoding)
         return decoding

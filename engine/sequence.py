@@ -5,10 +5,11 @@ from typing import Any, Literal, NamedTuple
 import mlx.core as mx
 from mlx_lm.generate import TextStateMachine
 
+from engine import pieces
 from engine.channel import Channel
 from engine.logprobs import to_chosen
 from engine.markers import Markers
-from engine.pieces import ChosenToken, Finish, Piece, Sampling, Text, Tools
+from engine.pieces import ChosenToken, Finish, Grammar, Piece, Sampling, Text, Tools
 from engine.sampling import Processor, SeededSampler, to_processors, to_sampler
 
 NORMAL = "normal"
@@ -23,6 +24,7 @@ class Job(NamedTuple):
     tools: Tools | None
     owner: str
     channel: Channel
+    grammar: Grammar | None = None
 
 
 class Sequence:
@@ -35,7 +37,9 @@ class Sequence:
         self.is_prefilled = False
         self.error: Exception | None = None
         self.sampler = to_sampler(job.sampling)
-        self.processors = [self._watched(processor) for processor in to_processors(job.sampling, len(job.prompt))]
+        self.processors: list[Processor] = []
+        self._mask: pieces.Processor | None = None
+        self.rewind()
         self._tokenizer = tokenizer
         self._detokenizer = tokenizer.detokenizer
         self._markers = Markers(tokenizer, job.prompt, job.tools)
@@ -53,7 +57,13 @@ class Sequence:
         return self.job.sampling.max_tokens - self.generated
 
     def rewind(self) -> None:
-        """Be ready to choose again the token that follows those told, when the batch had chosen further."""
+        """Be ready to choose the token that follows those told, though a batch may have chosen further."""
+        sampling, prompt_length = self.job.sampling, len(self.job.prompt)
+        self._mask = self.job.grammar.processor(prompt_length) if self.job.grammar else None
+        processors = to_processors(sampling, prompt_length)
+        if self._mask:
+            processors.append(self._mask)
+        self.processors = [self._watched(processor) for processor in processors]
         if isinstance(self.sampler, SeededSampler):
             self.sampler.place = self.generated
 
@@ -99,7 +109,7 @@ class Sequence:
             self._tell(self._markers.end(reason))
             self._say(self._stops.flush())
         finish = Finish(
-            reason=reason,
+            reason="error" if self._mask and self._mask.failure else reason,
             prompt_tokens=len(self.job.prompt),
             completion_tokens=self.generated,
             cached_tokens=self.cached_tokens,

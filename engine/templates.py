@@ -7,6 +7,7 @@ import jinja2.meta
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 
 from engine.errors import TemplateError
+from engine.hermes import to_template
 from engine.pieces import Tools
 
 # Where nothing states a limit, refuse nothing: above any context length in use.
@@ -40,6 +41,7 @@ def to_prompt(
         raise TemplateError(text)
     switches = to_switches(tokenizer, effort)
     try:
+        messages, tools = to_template(tokenizer, messages, tools)
         return list(tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, **switches))
     except UNTEMPLATABLE as error:
         reason = (str(error) or type(error).__name__).strip()

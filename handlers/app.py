@@ -20,11 +20,12 @@ from handlers.steps import start
 from handlers.watch import KEY, DisconnectWatch
 from machines.binding import State
 from machines.driver import interrupt
-from machines.exchange import EXCHANGE
 from storage.errors import StoreError
 from storage.store import Store
 
 log = logging.getLogger("interlock.app")
+
+DELETE_SECONDS = 2.0  # how long a server that ends waits for rows that nobody is to find later
 
 
 def create_app(services: Services) -> "Application":
@@ -61,7 +62,7 @@ class Application(DisconnectWatch):
 
     def _stop(self) -> None:
         for exchange in list(self._services.exchanges):
-            interrupt(EXCHANGE, exchange, "server_stopping")
+            interrupt(exchange, "server_stopping")
 
 
 class Lifespan:
@@ -105,6 +106,7 @@ class Lifespan:
         for chore in self._chores:
             chore.cancel()
         await self._services.models.close()
+        await self._services.writes.provisional.close(DELETE_SECONDS)
         if self._services.store is not None:
             await self._services.store.close()
 

@@ -1,16 +1,17 @@
 """One request: what it has learned so far, and what it holds."""
 
 import logging
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct, json
 from transitions import EventData
 
-from engine.pieces import Decoding, Finish
+from engine.pieces import Constraint, Decoding, Finish, Grammar
 from handlers.body import Body
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
-from handlers.mapping.to_response import Ending, Head, to_response
+from handlers.mapping.to_response import STATUS, Ending, Head, to_response, to_usage
 from handlers.mapping.to_tools import Toolbox
 from handlers.models import Binding, Lease, Ticket
 from handlers.outbox import Outbox
@@ -20,7 +21,7 @@ from handlers.wire.events import Created, Event, InProgress
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import Response
 from machines.driver import Driven, interrupt
-from machines.exchange import EXCHANGE, FAILURES, REFUSALS, State
+from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS, State
 from machines.table import Refusal
 from storage.rows import ExchangeRow, Lookup, ResponseRow
 
@@ -48,10 +49,9 @@ class Exchange(Driven):
     items: list[dict[str, Any]]
     messages: list[Message]
     prompt: list[int]
-    response: Response
 
     def __init__(self, services: Services, incoming: Incoming) -> None:
-        super().__init__(EXCHANGE, services.new_id("ex"))
+        super().__init__(services.table, services.new_id("ex"))
         self.services = services
         self.incoming = incoming
         self.facts: dict[str, Any] = {
@@ -60,6 +60,8 @@ class Exchange(Driven):
         self.outbox = Outbox()
         self.output = Output(self.new_item_id)
         self.toolbox = Toolbox([], {})
+        self.constraint: Constraint | None = None
+        self.grammar: Grammar | None = None
         self.unseen: list[str] = []
         self.chain: list[ResponseRow] = []
         self.history: list[Message] = []
@@ -98,7 +100,23 @@ class Exchange(Driven):
     def leave(self) -> None:
         """Take note that the client has gone; once its terminal event left, that changes nothing."""
         if not self.outbox.is_delivered:
-            interrupt(EXCHANGE, self, "client_gone")
+            interrupt(self, "client_gone")
+
+    @property
+    def terminal(self) -> str:
+        """The terminal event that the way the answer ended calls for."""
+        return next(TERMINALS[move.event] for move in reversed(self.trace) if move.event in TERMINALS)
+
+    @cached_property
+    def response(self) -> Response:
+        """The response as it ended, made once: its row and its terminal event say the same."""
+        ending = Ending(
+            status=STATUS[self.terminal],
+            completed_at=int(self.services.clock()),
+            output=self.output.items,
+            usage=to_usage(self.finish) if self.finish else None,
+        )
+        return to_response(self.head, ending)
 
     @property
     def wants_stream(self) -> bool:
@@ -115,7 +133,7 @@ class Exchange(Driven):
     @property
     def failure(self) -> tuple[str, str]:
         """The code and the sentence of the row that failed this exchange."""
-        row = FAILURES[self.event]
+        row = DURABLE_FAILURES[self.event]  # those of the other table are among them
         return row.code, row.message.format(**self.facts)
 
     def stop_decoding(self, _: EventData) -> None:
@@ -142,6 +160,15 @@ class Exchange(Driven):
             ends = [row.expires_at for row in self.chain if row.expires_at is not None]
             self._reserved = self.head.id
             self.services.writes.reserve(self.head.id, min([self.expires_at, *ends]))
+
+    def hold_row(self, _: EventData) -> None:
+        store = self.services.store
+        if self._reserved is not None and store is not None:
+            self.services.writes.provisional.hold(self._reserved, store.delete)
+
+    def keep_row(self, _: EventData) -> None:
+        if self._reserved is not None:
+            self.services.writes.provisional.keep(self._reserved)
 
     def release_row(self, _: EventData) -> None:
         if self._reserved is not None:

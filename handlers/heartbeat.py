@@ -10,13 +10,12 @@ from contextlib import asynccontextmanager
 from handlers.exchange import Exchange
 from handlers.outbox import ReaderStalledError
 from machines.driver import interrupt
-from machines.exchange import EXCHANGE
 
 
 @asynccontextmanager
 async def beating(exchange: Exchange) -> AsyncIterator[None]:
-    """Say `response.in_progress` whenever nothing else was said for a heartbeat."""
-    if not exchange.wants_stream:
+    """Say `response.in_progress` whenever nothing else was said for a heartbeat, to a stream that has not ended."""
+    if not exchange.wants_stream or exchange.outbox.is_delivered:
         yield
         return
     beats = asyncio.create_task(_beat(exchange))
@@ -39,5 +38,5 @@ async def _beat(exchange: Exchange) -> None:
         try:
             await exchange.beat()
         except ReaderStalledError:
-            interrupt(EXCHANGE, exchange, "client_stalled")
+            interrupt(exchange, "client_stalled")
             return

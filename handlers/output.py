@@ -14,6 +14,7 @@ from handlers.wire.events import Event
 from handlers.wire.items import (
     ItemStatus,
     OutputCall,
+    OutputCustomCall,
     OutputItem,
     OutputMessage,
     OutputReasoning,
@@ -52,11 +53,12 @@ class Output(Driven):
         """Take decoded text; the first of it opens a message. Empty text says nothing."""
         self._grow(Item.MESSAGE, "message_started", text)
 
-    def call(self, call_id: str | None, tool: ToolName, arguments: str) -> None:
+    def call(self, call_id: str | None, tool: ToolName, given: str) -> None:
         """Show a whole call, once the turn is committed; the next one or the end closes it."""
         self._call = (call_id or self._new_id("call"), tool)
-        fire(MACHINE, self, "call_committed")
-        self._add(Text(arguments))
+        fire(MACHINE, self, "custom_committed" if tool.is_custom else "call_committed")
+        if given:
+            self._add(Text(given))
 
     def end(self, event: str) -> None:
         """Close what is open: `output_ended` as completed, `output_cut` as incomplete. Does nothing a second time."""
@@ -103,12 +105,16 @@ OPEN: dict[Item, Callable[[NewId, Call], OutputItem]] = {
     Item.CALL: lambda new_id, call: OutputCall(
         new_id("fc"), "in_progress", call[0], call[1].name, "", call[1].namespace
     ),
+    Item.CUSTOM_CALL: lambda new_id, call: OutputCustomCall(
+        new_id("ctc"), "in_progress", call[0], call[1].name, "", call[1].namespace
+    ),
 }
 
 CLOSE: dict[Item, Callable[[Output, ItemStatus], OutputItem]] = {
     Item.REASONING: lambda o, status: replace(o.open, status=status, summary=[SummaryText(o.text)]),
     Item.MESSAGE: lambda o, status: replace(o.open, status=status, content=[o.part]),
     Item.CALL: lambda o, status: replace(o.open, status=status, arguments=o.text),
+    Item.CUSTOM_CALL: lambda o, status: replace(o.open, status=status, input=o.text),
 }
 
 # fmt: off
@@ -130,5 +136,7 @@ SAY: dict[str, Callable[[Output, Text], Event]] = {
         lambda o, _: events.SummaryPartDone(**o.at, summary_index=0, part=SummaryText(o.text)),
     "response.function_call_arguments.delta": lambda o, text: events.ArgumentsDelta(**o.at, delta=text.text),
     "response.function_call_arguments.done": lambda o, _: events.ArgumentsDone(**o.at, arguments=o.text),
+    "response.custom_tool_call_input.delta": lambda o, text: events.InputDelta(**o.at, delta=text.text),
+    "response.custom_tool_call_input.done": lambda o, _: events.InputDone(**o.at, input=o.text),
 }
 # fmt: on

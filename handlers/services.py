@@ -11,6 +11,8 @@ from handlers.registry import Registry
 from handlers.settings import Settings
 from handlers.writes import Writes
 from machines.driver import Driven
+from machines.exchange import DURABLE, EXCHANGE
+from machines.table import Table
 from storage.store import Store
 
 
@@ -22,8 +24,8 @@ def new_id(prefix: str) -> str:
 class Services(Struct, kw_only=True):
     """What is shared by all requests of one server process.
 
-    `boot_id` tells processes apart; `clock` gives Unix seconds; `announce` hears of each model that is ready, `give_up`
-    that none could be loaded.
+    `table` is what every request follows. `boot_id` tells processes apart; `clock` gives Unix seconds; `announce` hears
+    of each model that is ready, `give_up` that none could be loaded.
     """
 
     settings: Settings
@@ -38,3 +40,8 @@ class Services(Struct, kw_only=True):
     announce: Callable[[str], None] = lambda _: None
     give_up: Callable[[], None] = lambda: None
     is_stopping: bool = False
+    table: Table = EXCHANGE
+
+    def __post_init__(self) -> None:
+        if self.settings.durable:
+            self.table = DURABLE

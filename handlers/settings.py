@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     write_wait_ms: int = 2000
     persist_wait_ms: int = 5000
     persist_hard_ms: int = 60_000  # 0 never gives up
+    durable: bool = False  # write the row before the terminal event
     marker_ttl_ms: int = 300_000
     max_chain_depth: int = 1000
     sweep_seconds: int = 300
@@ -121,6 +122,7 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_CACHE_BYTES": ("cache_bytes", _at_least_0),
     "INTERLOCK_STALL_SECONDS": ("stall_seconds", _whole),
     "MLX_MAX_QUEUE_DEPTH_PER_MODEL": ("queue_limit", _whole),
+    "INTERLOCK_DURABLE": ("durable", partial(_word, meanings={"0": False, "1": True, "false": False, "true": True})),
     "MLX_CHAIN_WRITE_WAIT_TIMEOUT_MS": ("write_wait_ms", partial(_milliseconds, default=DEFAULTS.write_wait_ms)),
     "MLX_POST_COMMIT_PERSIST_TIMEOUT_MS": ("persist_wait_ms", partial(_milliseconds, default=DEFAULTS.persist_wait_ms)),
     "MLX_POST_COMMIT_PERSIST_HARD_TIMEOUT_MS": (

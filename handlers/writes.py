@@ -11,6 +11,8 @@ from typing import Literal, Protocol
 
 from transitions import EventData
 
+from handlers.provisional import ProvisionalRows
+from handlers.timers import CallLater, Timer, Waiters, call_later
 from machines.driver import Driven, fire
 from machines.write import FINAL, MACHINE, WRITE, State
 
@@ -33,21 +35,6 @@ class Retain(Protocol):
         """Let go of the model, once. The row of a wedged write may still land, so its instance id must live on."""
 
 
-class Timer(Protocol):
-    """What `call_later` answers."""
-
-    def cancel(self) -> None:
-        """Never call."""
-
-
-CallLater = Callable[[float, Callable[[], None]], Timer]
-
-
-def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
-    """Call back from the running loop."""
-    return asyncio.get_running_loop().call_later(seconds, callback)
-
-
 class Write(Driven):
     """Follows the write machine for one row; callbacks hold and let go. `expires_at` is the end of its whole chain."""
 
@@ -63,7 +50,7 @@ class Write(Driven):
         self.id = response_id
         self.expires_at = expires_at
         self._writes = writes
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters = Waiters(writes.call_later)
 
     def move(self, event: str) -> None:
         """Fire `event`, and forget the oldest moves."""
@@ -80,16 +67,8 @@ class Write(Driven):
 
     async def wait(self, seconds: float) -> None:
         """Wait until the write has an end, if only a failed one, or `seconds` have passed."""
-        if self.state in FINAL or self.state is State.FAILED:
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        timer = self._writes.call_later(seconds, partial(_wake, waiter))
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-            self._waiters.discard(waiter)
+        if self.state not in FINAL and self.state is not State.FAILED:
+            await self._waiters.wait(seconds)
 
     def arm_breaker(self, _: EventData) -> None:
         if self._writes.hard_timeout > 0:
@@ -119,8 +98,7 @@ class Write(Driven):
             del self._writes.known[self.id]
 
     def wake(self, _: EventData) -> None:
-        for waiter in self._waiters:
-            _wake(waiter)
+        self._waiters.wake()
 
     def let_go_if_unguarded(self, event: EventData) -> None:
         if self._writes.hard_timeout <= 0:  # no breaker will, and a write that never ends must not pin a model
@@ -158,6 +136,7 @@ class Writes:
         self.markers: dict[Write, None] = {}  # the least recently renewed first
         self.failed: dict[Write, None] = {}  # the oldest first
         self.running: dict[asyncio.Future[None], Write] = {}
+        self.provisional = ProvisionalRows(self.attempts, self.give_up, call_later)
 
     @property
     def held(self) -> int:
@@ -173,7 +152,11 @@ class Writes:
             self.known[response_id] = Write(self, response_id, expires_at)
 
     def release(self, response_id: str) -> None:
-        """Give a reservation back, for its terminal never left; nothing happens once the write has started."""
+        """Give a reservation back, for its terminal never left.
+
+        Once the write has started, nothing happens unless the row is provisional: then it is withdrawn.
+        """
+        self.provisional.withdraw(response_id)
         write = self.known.get(response_id)
         if write is not None and write.state is State.RESERVED:
             write.move("terminal_undelivered")
@@ -196,30 +179,37 @@ class Writes:
         return write
 
     def is_pending(self, response_id: str) -> bool:
-        """Whether the row may land any moment."""
+        """Whether the row may land, or be shown, any moment."""
+        if self.provisional.hides(response_id):
+            return self.provisional.is_undecided(response_id)
         write = self.known.get(response_id)
         return write is not None and write.state in PENDING
 
     def is_wedged(self, response_id: str) -> bool:
         """Whether the id has a live marker; to ask renews it."""
         write = self.known.get(response_id)
-        if write is None or write.state is not State.WEDGED:
+        if write is None or write.state is not State.WEDGED or self.provisional.hides(response_id):
             return False
         is_live = self.clock() < write.marked_until
         write.move("marker_renewed" if is_live else "marker_expired")
         return is_live
 
     def retry(self, response_id: str) -> bool:
-        """Write a failed row again; False if none is kept under that id."""
+        """Write a failed row again; False if none is kept under that id, or nobody is to find it."""
         write = self.known.get(response_id)
-        return write is not None and write.state is State.FAILED and self._retry(write)
+        if write is None or write.state is not State.FAILED or self.provisional.hides(response_id):
+            return False
+        return self._retry(write)
 
     async def settled(self, response_id: str, seconds: float) -> bool:
         """Wait until the store must know the id's fate; False if the write failed or takes longer than `seconds`."""
+        began = time.monotonic()
+        if not await self.provisional.decided(response_id, seconds):
+            return False
         write = self.known.get(response_id)
-        if write is None:
+        if write is None or self.provisional.hides(response_id):
             return True
-        await write.wait(seconds)
+        await write.wait(seconds - (time.monotonic() - began))
         return write.state in FINAL
 
     def earliest(self, response_id: str) -> float | None:
@@ -232,9 +222,20 @@ class Writes:
 
     def sweep(self) -> None:
         """Forget dead markers, and try again what failed."""
+        self.provisional.sweep()
         self._sweep_markers()
         for write in list(self.failed):
             self._retry(write)
+
+    def attempts(self, response_id: str) -> list[asyncio.Future[None]]:
+        """Give what may still write the row, whatever has become of its id."""
+        return [running for running, write in self.running.items() if write.id == response_id]
+
+    def give_up(self, response_id: str) -> None:
+        """Forget a row that could not be written."""
+        write = self.known.get(response_id)
+        if write is not None and write.state is State.FAILED:
+            write.move("row_given_up")
 
     def trip(self, write: Write) -> None:
         """Give up waiting for a write: its hard timeout has passed."""
@@ -280,11 +281,6 @@ class Writes:
             oldest = next(iter(self.failed))
             log.error("the row of %s is given up: %d others could not be written since", oldest.id, FAILED_KEPT)
             oldest.move("row_given_up")
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _tell(hook: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ retired, and the same object named again has that id.
 from enum import Enum
 from http import HTTPStatus
 
-from machines.table import Refusal, Table, to_machine
+from machines.table import Refusal, Table
 
 
 class State(Enum):
@@ -87,4 +87,4 @@ OPERATOR_REFUSALS = {
 # fmt: on
 
 BINDING = Table("binding", State, State.LOADING, frozenset({State.GONE}), MOVES, HOLDS)
-MACHINE = to_machine(BINDING)
+MACHINE = BINDING.machine

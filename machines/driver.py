@@ -27,9 +27,10 @@ class Move(NamedTuple):
 
 
 class Driven:
-    """What a driven object carries: its id for the log, its state, the event that led there, and its trace."""
+    """What a driven object carries: its table, its id for the log, its state, the event that led there, its trace."""
 
     def __init__(self, table: Table, id: str = "") -> None:  # noqa: A002 - it is what the log calls it
+        self.table = table
         self.id = id
         self.state = table.initial
         self.event = ""
@@ -59,41 +60,37 @@ def fire(machine: Machine, driven: Driven, event: str) -> None:
         driven.entered = left
 
 
-def interrupt(table: Table, driven: Driven, event: str) -> None:
+def interrupt(driven: Driven, event: str) -> None:
     """Let `event` end what the driven object is doing now; nothing happens if its state has no such row."""
-    if driven.interruption is None and (event, driven.state) in table.edges:
+    if driven.interruption is None and (event, driven.state) in driven.table.edges:
         driven.interruption = event
         if driven.task is not None:
             driven.task.cancel()
 
 
-async def drive(
-    table: Table,
-    machine: Machine,
-    driven: Driven,
-    steps: Mapping[Any, Step],
-    event_for: Mapping[type[Exception], str],
-) -> None:
+async def drive(driven: Driven, steps: Mapping[Any, Step], event_for: Mapping[type[Exception], str]) -> None:
     """Run steps until a final state. An exception `event_for` does not name is a crash, logged here once.
 
     An interruption wins over what the step returned, for a step may learn of it itself, as one that reads does.
     """
     driven.task = asyncio.current_task()
+    table = driven.table
     while driven.state not in table.final:
-        event = _interruption(table, driven) or await _happened(table, driven, steps[driven.state], event_for)
+        event = _interruption(driven) or await _happened(driven, steps[driven.state], event_for)
         try:
-            fire(machine, driven, _interruption(table, driven) or event)
+            fire(table.machine, driven, _interruption(driven) or event)
         except Exception:
             log.exception("%s: the move %r failed while %s", driven.id, event, driven.state.value)
-            fire(machine, driven, table.crashed)
+            fire(table.machine, driven, table.crashed)
 
 
-def _interruption(table: Table, driven: Driven) -> str | None:
+def _interruption(driven: Driven) -> str | None:
     event, driven.interruption = driven.interruption, None
-    return event if (event, driven.state) in table.edges else None
+    return event if (event, driven.state) in driven.table.edges else None
 
 
-async def _happened(table: Table, driven: Driven, step: Step, event_for: Mapping[type[Exception], str]) -> str:
+async def _happened(driven: Driven, step: Step, event_for: Mapping[type[Exception], str]) -> str:
+    table = driven.table
     try:
         return await step(driven)
     except asyncio.CancelledError:

@@ -117,6 +117,10 @@ REFUSALS = {
     "prompt_too_long":    Refusal((State.PREPARING,), HTTPStatus(400), IRE, "context_length_exceeded", "input",
                                   "The prompt has {prompt_tokens} tokens and model {model!r} takes at most {limit}; "
                                   "shorten the input or start a new chain."),
+    "schema_invalid":     Refusal((State.PREPARING,), HTTPStatus(400), IRE, "invalid_json_schema", "{param}",
+                                  "An answer cannot be held to the JSON schema of `{param}`: {reason}."),
+    "definition_invalid": Refusal((State.PREPARING,), HTTPStatus(400), IRE, "invalid_grammar", "{param}",
+                                  "A call cannot be held to the grammar of `{param}`: {reason}."),
     "queue_full":         Refusal((State.QUEUED,), HTTPStatus(429), "rate_limit_error", "queue_full", None,
                                   "{waiting} requests are waiting for model {model!r} (limit {limit}); try again in "
                                   "{retry_after}s.", retry_after=1),
@@ -139,5 +143,14 @@ FAILURES = {
     "server_stopping":    Failure((State.HELD, State.DISPATCHING), "server_error", "The server is stopping; retry."),
     "crashed":            Failure((State.HELD, State.DISPATCHING, State.EMITTING), "server_error",
                                   "The server failed on this request; its log names exchange {exchange}."),
+}
+
+# while the row is written before the terminal event, a response may fail too
+DURABLE_FAILURES = {
+    **FAILURES,
+    **{event: FAILURES[event]._replace(states=(*FAILURES[event].states, State.PERSISTING))
+       for event in ("server_stopping", "crashed")},
+    "row_lost":           Failure((State.PERSISTING,), "server_error",
+                                  "The response could not be stored; retry, or set `store` to false."),
 }
 # fmt: on

@@ -8,7 +8,7 @@ client is told each time. One item is open at a time. Calls come last, once the 
 from enum import Enum
 from typing import NamedTuple
 
-from machines.table import Table, to_machine
+from machines.table import Table
 
 
 class Item(Enum):
@@ -18,6 +18,7 @@ class Item(Enum):
     REASONING = "reasoning"
     MESSAGE = "message"
     CALL = "function call"
+    CUSTOM_CALL = "custom tool call"
     CLOSED = "closed"
 
 
@@ -41,15 +42,19 @@ SAYS = {
     Item.CALL:      Says(("response.output_item.added",),
                          "response.function_call_arguments.delta",
                          ("response.function_call_arguments.done", "response.output_item.done")),
+    Item.CUSTOM_CALL: Says(("response.output_item.added",),
+                         "response.custom_tool_call_input.delta",
+                         ("response.custom_tool_call_input.done", "response.output_item.done")),
 }
 
-OPEN = [Item.REASONING, Item.MESSAGE, Item.CALL]
+OPEN = [Item.REASONING, Item.MESSAGE, Item.CALL, Item.CUSTOM_CALL]
 
 MOVES = [
     # event                 from                                    to
     ["reasoning_started",   [Item.NONE, Item.MESSAGE],              Item.REASONING],
     ["message_started",     [Item.NONE, Item.REASONING],            Item.MESSAGE],
     ["call_committed",      [Item.NONE, *OPEN],                     Item.CALL],
+    ["custom_committed",    [Item.NONE, *OPEN],                     Item.CUSTOM_CALL],
     ["output_ended",        [Item.NONE, *OPEN],                     Item.CLOSED],
     ["output_cut",          [Item.NONE, *OPEN],                     Item.CLOSED],
 ]
@@ -60,4 +65,4 @@ HOLDS: dict[Enum, dict[str, str | list[str]]] = {
 # fmt: on
 
 OUTPUT = Table("output", Item, Item.NONE, frozenset({Item.CLOSED}), MOVES, HOLDS)
-MACHINE = to_machine(OUTPUT)
+MACHINE = OUTPUT.machine

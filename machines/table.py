@@ -1,6 +1,6 @@
 """What a machine's table is made of: moves, holds and the rows that answer a client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -32,13 +32,13 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """One machine as data. `moves` are rows of (event, source or sources, target).
+    """One machine as data. `moves` are rows of (event, source or sources, target); `states` stand as they are drawn.
 
     `cancelled` and `crashed` name the events of a task cancelled from outside and of a step that broke.
     """
 
     name: str
-    states: type[Enum]
+    states: Iterable[Enum]
     initial: Enum
     final: frozenset[Enum]
     moves: Sequence[list[Any]]
@@ -51,9 +51,14 @@ class Table:
         """Every (event, state it leaves) pair: what the tests must fire and the diagram must show."""
         return frozenset((event, state) for event, sources, _ in self.moves for state in _listed(sources))
 
+    @cached_property
+    def machine(self) -> Machine:
+        """The one shared machine; fire its events with `driver.fire`."""
+        return to_machine(self)
+
 
 def to_machine(table: Table) -> Machine:
-    """Build the one shared machine of a table; fire its events with `driver.fire`."""
+    """Build a machine; each table has its own as `machine`."""
     return Machine(
         model=None,
         states=[{"name": state, **table.holds.get(state, {})} for state in table.states],

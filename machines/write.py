@@ -8,7 +8,7 @@ row in memory and is tried again. An exchange whose terminal never left gives it
 
 from enum import Enum
 
-from machines.table import Table, to_machine
+from machines.table import Table
 
 
 class State(Enum):
@@ -57,4 +57,4 @@ HOLDS: dict[Enum, dict[str, str | list[str]]] = {
 # fmt: on
 
 WRITE = Table("write", State, State.RESERVED, FINAL, MOVES, HOLDS)
-MACHINE = to_machine(WRITE)
+MACHINE = WRITE.machine

@@ -19,7 +19,7 @@ from storage.store import Store, open_store  # noqa: E402
 from tests.asgi import Client, running  # noqa: E402
 from tests.doubles import to_services  # noqa: E402
 
-FIRED: set[tuple[str, str]] = set()
+FIRED: set[tuple[str, str, str, str]] = set()
 ENDED: list[Exchange] = []
 
 
@@ -62,14 +62,14 @@ async def client(services: Services) -> AsyncIterator[Client]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def moves_made() -> Iterator[set[tuple[str, str]]]:
-    """Collect (event, state left) of every move that a real exchange or its output made."""
+def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
+    """Collect (table, event, from, to) of every move that a real exchange or its output made."""
     report = Exchange.report
 
     def collect(exchange: Exchange) -> None:
         ENDED.append(exchange)
         for driven in (exchange, exchange.output):
-            FIRED.update((move.event, move.source.name) for move in driven.trace)
+            FIRED.update((driven.table.name, move.event, move.source.name, move.target.name) for move in driven.trace)
         report(exchange)
 
     with pytest.MonkeyPatch.context() as patch:

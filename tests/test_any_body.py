@@ -89,7 +89,7 @@ async def test_a_field_of_the_wrong_type_is_named(app, field):
     ("field", "value", "param"),
     [
         ("text", {"verbosity": "loud"}, "text.verbosity"),
-        ("text", {"format": {"type": "json_schema"}}, "text.format"),
+        ("text", {"format": {"type": "json_schema"}}, "text.format.name"),
         ("reasoning", {"effort": "bogus"}, "reasoning.effort"),
         ("reasoning", {"summary": 5}, "reasoning.summary"),
         ("tools", [{}], "tools[0].type"),

@@ -8,7 +8,7 @@ import pytest
 from transitions import MachineError
 
 from machines.driver import Driven, drive, fire, interrupt
-from machines.table import Table, to_machine
+from machines.table import Table
 
 
 class Book(Enum):
@@ -35,7 +35,7 @@ TABLE = Table(
     ],
     {Book.READING: {"on_enter": "take_lamp", "on_exit": "leave_lamp"}},
 )
-MACHINE = to_machine(TABLE)
+MACHINE = TABLE.machine
 EVENT_FOR = {OSError: "page_missing"}
 
 
@@ -93,7 +93,7 @@ def steps(**others):
 
 async def driven(reader=None, **others):
     reader = reader or Reader()
-    await drive(TABLE, MACHINE, reader, steps(**others), EVENT_FOR)
+    await drive(reader, steps(**others), EVENT_FOR)
     return reader
 
 
@@ -177,7 +177,7 @@ async def test_what_a_state_holds_is_let_go_however_it_is_left(step):
 async def test_an_interruption_before_the_start_runs_no_step():
     reader = Reader()
 
-    interrupt(TABLE, reader, "client_gone")
+    interrupt(reader, "client_gone")
     await driven(reader)
 
     assert reader.seen == []
@@ -188,7 +188,7 @@ async def test_an_interruption_ends_the_step_that_waits():
     step, waiting, _ = waits()
     reader, task = await started(("reading", step), waiting)
 
-    interrupt(TABLE, reader, "client_gone")
+    interrupt(reader, "client_gone")
     await task
 
     assert reader.path[-1] == ("client_gone", Book.READING, Book.LEFT)
@@ -200,7 +200,7 @@ async def test_an_interrupted_drive_is_not_a_cancelled_task():
     step, waiting, _ = waits()
     reader, task = await started(("reading", step), waiting)
 
-    interrupt(TABLE, reader, "client_gone")
+    interrupt(reader, "client_gone")
     await task
 
     assert not task.cancelled()
@@ -211,7 +211,7 @@ async def test_any_event_of_the_state_may_interrupt_it():
     step, waiting, _ = waits()
     reader, task = await started(("reading", step), waiting)
 
-    interrupt(TABLE, reader, "page_missing")
+    interrupt(reader, "page_missing")
     await task
 
     assert reader.path[-1] == ("page_missing", Book.READING, Book.TORN)
@@ -221,7 +221,7 @@ async def test_an_interruption_is_ignored_by_a_state_without_its_row():
     step, waiting, let_go = waits("closed")
     reader, task = await started(("closing", step), waiting)
 
-    interrupt(TABLE, reader, "client_gone")
+    interrupt(reader, "client_gone")
     let_go.set()
     await task
 
@@ -232,8 +232,8 @@ async def test_only_the_first_interruption_counts():
     step, waiting, _ = waits()
     reader, task = await started(("reading", step), waiting)
 
-    interrupt(TABLE, reader, "client_gone")
-    interrupt(TABLE, reader, "page_missing")
+    interrupt(reader, "client_gone")
+    interrupt(reader, "page_missing")
     await task
 
     assert reader.path[-1] == ("client_gone", Book.READING, Book.LEFT)
@@ -243,7 +243,7 @@ async def test_only_the_first_interruption_counts():
 async def test_an_interruption_after_the_end_is_ignored():
     reader = await driven()
 
-    interrupt(TABLE, reader, "client_gone")
+    interrupt(reader, "client_gone")
 
     assert reader.state is Book.SHELVED
     assert len(reader.trace) == 3
@@ -313,7 +313,7 @@ async def test_a_callback_that_breaks_is_a_crash_of_the_state_it_was_entering(ca
 
     reader = Clumsy()
 
-    await drive(TABLE, MACHINE, reader, {Book.OPENING: says("opened")}, EVENT_FOR)
+    await drive(reader, {Book.OPENING: says("opened")}, EVENT_FOR)
 
     assert reader.state is Book.TORN
     assert [move[:3] for move in reader.trace] == [

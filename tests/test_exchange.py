@@ -1,4 +1,4 @@
-"""Walks the exchange table: what no row may break, and each row fired once."""
+"""Walks both tables of the exchange: what no row may break, and each row fired once."""
 
 from http import HTTPStatus
 from string import Formatter
@@ -7,63 +7,122 @@ import pytest
 from transitions import MachineError
 
 from machines.driver import Driven, fire
-from machines.exchange import EXCHANGE, FAILURES, FINAL, HOLDS, MACHINE, REFUSALS, TERMINALS, State
+from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, FINAL, REFUSALS, TERMINALS, State
 from tests.tables import reachable, rows, targets
 
-TARGETS = targets(EXCHANGE)
+TABLES = {table.name: table for table in (EXCHANGE, DURABLE)}
+FAILURES_OF = {EXCHANGE.name: FAILURES, DURABLE.name: DURABLE_FAILURES}
+ROWS = [(name, *row) for name, table in TABLES.items() for row in rows(table)]
+TARGETS = {(name, *edge): target for name, table in TABLES.items() for edge, target in targets(table).items()}
 EDGES = list(TARGETS)
-NEVER_LEFT = {State.BINDING, State.PERSISTING}  # the one never waits, the other keeps what the client has seen
+BY_STATE = sorted(State, key=lambda state: state.name)
+WORKING = [state for state in BY_STATE if state not in FINAL]
+# BINDING never waits; a row that follows its terminal event keeps what the client has seen
+NEVER_LEFT = {EXCHANGE.name: {State.BINDING, State.PERSISTING}, DURABLE.name: {State.BINDING}}
 CALLBACKS = {
     name
-    for hold in HOLDS.values()
+    for table in TABLES.values()
+    for hold in table.holds.values()
     for called in hold.values()
     for name in ([called] if isinstance(called, str) else called)
 }
-ANSWERS = [*REFUSALS.items(), *FAILURES.items()]
+ANSWERS = [*REFUSALS.items(), *DURABLE_FAILURES.items()]
+EACH = pytest.mark.parametrize("name", TABLES)
 
 
 class Subject(Driven):
     """Stands in a state and notes what the machine calls."""
 
-    def __init__(self, state):
-        super().__init__(EXCHANGE)
+    def __init__(self, name, state):
+        super().__init__(TABLES[name])
         self.state = state
         self.called = []
-        for name in CALLBACKS:
-            setattr(self, name, lambda _, name=name: self.called.append(name))
+        for callback in CALLBACKS:
+            setattr(self, callback, lambda _, callback=callback: self.called.append(callback))
 
 
-def fired(event, state):
-    subject = Subject(state)
-    fire(MACHINE, subject, event)
+def fired(name, event, state):
+    subject = Subject(name, state)
+    fire(subject.table.machine, subject, event)
     return subject
 
 
+def edges(**wanted):
+    """Choose edges by the state they leave or the state they lead to."""
+    return [
+        edge
+        for edge in EDGES
+        if wanted.get("left", edge[2]) is edge[2]
+        and TARGETS[edge] in wanted.get("to", State)
+        and wanted.get("name", edge[0]) == edge[0]
+    ]
+
+
+def events(name, left, to):
+    return {event for _, event, _ in edges(name=name, left=left, to=[to])}
+
+
+@EACH
+def test_every_state_is_in_the_table_once(name):
+    assert sorted(TABLES[name].states, key=lambda state: state.name) == BY_STATE
+
+
 def test_no_two_rows_move_the_same_event_from_the_same_state():
-    edges = [(event, state) for event, state, _ in rows(EXCHANGE)]
-
-    assert len(edges) == len(set(edges))
+    assert len(ROWS) == len(TARGETS)
 
 
+@EACH
 @pytest.mark.parametrize("state", State)
-def test_a_state_has_a_way_out_unless_it_is_final(state):
-    ways_out = [event for event, left in EXCHANGE.edges if left is state]
-
-    assert bool(ways_out) is (state not in FINAL)
+def test_a_state_has_a_way_out_unless_it_is_final(name, state):
+    assert bool(edges(name=name, left=state)) is (state not in FINAL)
 
 
-def test_every_state_is_reached_from_the_initial_one():
-    assert reachable(EXCHANGE) == set(State)
+@EACH
+def test_every_state_is_reached_from_the_initial_one(name):
+    assert reachable(TABLES[name]) == set(State)
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - FINAL, key=lambda state: state.name))
-def test_a_client_may_leave_wherever_the_server_waits_for_its_sake(state):
-    assert ("client_gone", state) in EXCHANGE.edges or state in NEVER_LEFT
+@EACH
+@pytest.mark.parametrize("state", WORKING)
+def test_a_client_may_leave_wherever_the_server_waits_for_its_sake(name, state):
+    assert (("client_gone", state) in TABLES[name].edges) is (state not in NEVER_LEFT[name])
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - FINAL, key=lambda state: state.name))
-def test_every_working_state_may_crash(state):
-    assert ("crashed", state) in EXCHANGE.edges
+@EACH
+@pytest.mark.parametrize("state", WORKING)
+def test_every_working_state_may_crash(name, state):
+    assert ("crashed", state) in TABLES[name].edges
+
+
+def test_the_tables_differ_only_in_when_the_row_is_written():
+    differing = {edge[1:] for edge in EDGES if TARGETS[edge] is not TARGETS.get((_other(edge[0]), *edge[1:]))}
+
+    assert differing == {
+        ("decode_finished", State.DISPATCHING),
+        ("token_limit_reached", State.DISPATCHING),
+        ("terminal_sent", State.EMITTING),
+        *(
+            (event, State.PERSISTING)
+            for event in (
+                "row_written", "row_unwanted", "row_late", "row_lost",
+                "crashed", "client_gone", "client_stalled", "server_stopping",
+            )
+        ),
+    }  # fmt: skip
+
+
+def _other(name):
+    return DURABLE.name if name == EXCHANGE.name else EXCHANGE.name
+
+
+def test_a_row_is_written_after_its_terminal_event_or_when_asked_for_before_it():
+    assert events("exchange", State.EMITTING, State.PERSISTING) == {"terminal_sent"}
+    assert events("durable", State.PERSISTING, State.EMITTING) == {"row_written", "row_unwanted", "row_late"}
+
+
+def test_only_the_durable_table_lets_a_lost_row_fail_the_response():
+    assert TARGETS["exchange", "row_lost", State.PERSISTING] is State.FAILED
+    assert TARGETS["durable", "row_lost", State.PERSISTING] is State.FAILING
 
 
 @pytest.mark.parametrize(("event", "row"), ANSWERS)
@@ -94,81 +153,120 @@ def test_a_refusal_is_an_error_status(event, row):
     assert HTTPStatus.BAD_REQUEST <= row.status < 600, event
 
 
+@EACH
 @pytest.mark.parametrize(("event", "row"), REFUSALS.items())
-def test_a_refusal_is_an_edge_from_each_of_its_states(event, row):
-    assert {TARGETS[event, state] for state in row.states} == {State.REFUSED}
+def test_a_refusal_is_an_edge_from_each_of_its_states(name, event, row):
+    assert {TARGETS[name, event, state] for state in row.states} == {State.REFUSED}
 
 
-@pytest.mark.parametrize(("event", "row"), FAILURES.items())
-def test_a_failure_is_an_edge_from_each_of_its_states(event, row):
-    assert {TARGETS[event, state] for state in row.states} == {State.FAILING}
+@pytest.mark.parametrize(
+    ("name", "event"), [(name, event) for name, failures in FAILURES_OF.items() for event in failures]
+)  # fmt: skip
+def test_a_failure_is_an_edge_from_each_of_its_states(name, event):
+    assert {TARGETS[name, event, state] for state in FAILURES_OF[name][event].states} == {State.FAILING}
 
 
-@pytest.mark.parametrize("event", TERMINALS)
-def test_an_event_with_a_terminal_leads_to_where_it_is_sent(event):
-    assert {State.EMITTING, State.FAILING} & {TARGETS[edge] for edge in EDGES if edge[0] == event}
-
-
-@pytest.mark.parametrize(("event", "state"), EDGES)
-def test_where_a_terminal_is_sent_is_entered_only_by_an_event_that_has_one(event, state):
-    sends = TARGETS[event, state] in (State.EMITTING, State.FAILING)
-
-    assert not sends or event in TERMINALS
+@pytest.mark.parametrize("event", FAILURES)
+def test_a_failure_says_the_same_in_both_tables(event):
+    assert FAILURES[event][1:] == DURABLE_FAILURES[event][1:]
 
 
 @pytest.mark.parametrize("event", TERMINALS)
 def test_only_a_failure_ends_with_response_failed(event):
-    failed = State.FAILING in {TARGETS[edge] for edge in EDGES if edge[0] == event}
-
-    assert (TERMINALS[event] == "response.failed") is failed
+    assert (TERMINALS[event] == "response.failed") is (event in DURABLE_FAILURES)
 
 
-@pytest.mark.parametrize(("event", "state"), EDGES)
-def test_a_move_leads_where_its_row_says(event, state):
-    subject = fired(event, state)
+@pytest.mark.parametrize(("name", "event", "state"), edges(to=[State.FAILING]))
+def test_where_a_failure_is_sent_is_entered_only_by_an_event_that_has_one(name, event, state):
+    assert event in FAILURES_OF[name]
+    assert event in TERMINALS
 
-    assert subject.state is TARGETS[event, state]
+
+@EACH
+@pytest.mark.parametrize("event", sorted(set(TERMINALS) - set(DURABLE_FAILURES)))
+def test_an_answer_that_ends_well_leads_to_its_terminal_or_to_its_row(name, event):
+    first = {"exchange": State.EMITTING, "durable": State.PERSISTING}
+
+    assert [edge for edge in EDGES if edge[:2] == (name, event)] == [(name, event, State.DISPATCHING)]
+    assert TARGETS[name, event, State.DISPATCHING] is first[name]
+
+
+def test_a_terminal_is_sent_only_for_an_answer_that_ended_well():
+    ended_well = set(TERMINALS) - set(DURABLE_FAILURES)
+
+    assert events("exchange", State.DISPATCHING, State.EMITTING) == ended_well
+    assert events("durable", State.DISPATCHING, State.PERSISTING) == ended_well
+    assert {state for _, _, state in edges(name="exchange", to=[State.EMITTING])} == {State.DISPATCHING}
+    assert {state for _, _, state in edges(name="durable", to=[State.EMITTING])} == {State.PERSISTING}
+    assert {state for _, _, state in edges(name="durable", to=[State.PERSISTING])} == {State.DISPATCHING}
+
+
+@pytest.mark.parametrize(("name", "event", "state"), EDGES)
+def test_a_move_leads_where_its_row_says(name, event, state):
+    subject = fired(name, event, state)
+
+    assert subject.state is TARGETS[name, event, state]
     assert subject.event == event
     assert [move[:3] for move in subject.trace] == [(event, state, subject.state)]
 
 
+@EACH
 @pytest.mark.parametrize("state", State)
-def test_an_event_without_a_row_is_refused_and_the_state_stays(state):
-    illegal = [event for event, _ in EDGES if (event, state) not in EXCHANGE.edges]
+def test_an_event_without_a_row_is_refused_and_the_state_stays(name, state):
+    table = TABLES[name]
+    illegal = {event for event, _ in table.edges if (event, state) not in table.edges}
 
     for event in illegal:
-        subject = Subject(state)
+        subject = Subject(name, state)
         with pytest.raises(MachineError):
-            fire(MACHINE, subject, event)
+            fire(table.machine, subject, event)
         assert subject.state is state
         assert subject.called == []
         assert subject.trace == []
 
 
-def test_an_event_that_no_row_names_is_refused_and_the_state_stays():
-    subject = Subject(State.QUEUED)
+@EACH
+def test_an_event_that_no_row_names_is_refused_and_the_state_stays(name):
+    subject = Subject(name, State.QUEUED)
 
     with pytest.raises(MachineError):
-        fire(MACHINE, subject, "to_DONE")
+        fire(subject.table.machine, subject, "to_DONE")
 
     assert subject.state is State.QUEUED
 
 
-@pytest.mark.parametrize("event", [event for event, state in EDGES if state is State.DISPATCHING])
-def test_however_decoding_is_left_it_stops_and_frees_the_slot(event):
-    assert fired(event, State.DISPATCHING).called[:2] == ["stop_decoding", "leave_slot"]
+@pytest.mark.parametrize(("name", "event", "state"), edges(left=State.DISPATCHING))
+def test_however_decoding_is_left_it_stops_and_frees_the_slot(name, event, state):
+    assert fired(name, event, state).called[:2] == ["stop_decoding", "leave_slot"]
 
 
-@pytest.mark.parametrize(("event", "state"), [edge for edge in EDGES if TARGETS[edge] is State.EMITTING])
-def test_the_row_is_reserved_before_the_terminal_is_sent(event, state):
-    assert fired(event, state).called.count("reserve_row") == 1
+@pytest.mark.parametrize(("name", "event", "state"), edges(name="exchange", to=[State.EMITTING]))
+def test_the_row_is_reserved_before_the_terminal_is_sent(name, event, state):
+    assert fired(name, event, state).called.count("reserve_row") == 1
 
 
-@pytest.mark.parametrize(("event", "state"), [edge for edge in EDGES if TARGETS[edge] in FINAL])
-def test_every_end_lets_go_of_the_place_the_row_and_the_model(event, state):
-    assert fired(event, state).called[-3:] == ["leave_slot", "release_row", "release_lease"]
+@pytest.mark.parametrize(("name", "event", "state"), edges(name="durable", to=[State.PERSISTING]))
+def test_a_row_that_comes_first_is_reserved_and_held_back_before_it_is_written(name, event, state):
+    assert fired(name, event, state).called[-2:] == ["reserve_row", "hold_row"]
 
 
-@pytest.mark.parametrize(("event", "state"), [edge for edge in EDGES if edge[1] is not State.DISPATCHING])
-def test_decoding_is_stopped_by_leaving_it_alone(event, state):
-    assert "stop_decoding" not in fired(event, state).called
+@pytest.mark.parametrize(("name", "event", "state"), EDGES)
+def test_a_row_is_shown_only_by_the_terminal_event_that_left(name, event, state):
+    kept = fired(name, event, state).called.count("keep_row")
+
+    assert kept == ((name, event) == ("durable", "terminal_sent"))
+
+
+@pytest.mark.parametrize(("name", "event", "state"), edges(name="durable", to=[State.FAILING]))
+def test_a_row_that_comes_first_is_let_go_before_a_failure_is_told(name, event, state):
+    assert fired(name, event, state).called[-2:] == ["leave_slot", "release_row"]
+
+
+@pytest.mark.parametrize(("name", "event", "state"), edges(to=FINAL))
+def test_every_end_lets_go_of_the_place_the_row_and_the_model(name, event, state):
+    assert fired(name, event, state).called[-3:] == ["leave_slot", "release_row", "release_lease"]
+
+
+@pytest.mark.parametrize(("name", "event", "state"), [edge for edge in EDGES if edge[2] is not State.DISPATCHING])
+def test_decoding_is_stopped_by_leaving_it_alone(name, event, state):
+    assert "stop_decoding" not in fired(name, event, state).called

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engine.scripted import Pause
+from handlers.exchange import Exchange
 from handlers.settings import Settings
 from machines.exchange import State
 from tests.doubles import MODEL, say
@@ -47,6 +48,28 @@ async def test_a_stream_beats_while_a_long_prompt_is_read(client, engine):
     await call.reply()
 
     assert names(call.text)[-1] == "response.completed"
+
+
+async def test_a_stream_that_has_ended_does_not_beat_while_its_row_is_written(client, engine, services, monkeypatch):
+    engine.script = say("Hi")
+    beat, put, after_the_end = Exchange.beat, services.store.put, []
+
+    async def noted(exchange):
+        after_the_end.append(exchange.outbox.is_delivered)
+        await beat(exchange)
+
+    async def put_slowly(row):
+        await asyncio.sleep(0.02)
+        await put(row)
+
+    monkeypatch.setattr(Exchange, "beat", noted)
+    services.store.put = put_slowly
+
+    await client.post(input="Hello", stream=True)
+    while services.running:
+        await asyncio.wait(services.running)
+
+    assert set(after_the_end) == {False}
 
 
 async def test_a_whole_reply_waits_in_silence(client, engine, services, ended):

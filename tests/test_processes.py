@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,6 +97,13 @@ def test_a_wrong_variable_is_named(name):
 
     assert ended.returncode == 1
     assert ended.stderr.startswith(f"interlock: {name} takes a whole number")
+
+
+def test_a_word_that_is_none_of_a_variables_is_named_with_those_that_are():
+    ended = run("prepare", INTERLOCK_DURABLE="yes")
+
+    assert ended.returncode == 1
+    assert ended.stderr == "interlock: INTERLOCK_DURABLE takes 0 or 1 or false or true, not 'yes'.\n"
 
 
 def test_a_chain_is_found_again_after_a_restart(db):
@@ -226,3 +234,26 @@ def test_rows_written_before_a_kill_of_everything_are_found(db):
     store.close_now()
 
     assert [row.id for row in chain.rows] == [first["id"]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_row_that_is_written_first_outlives_a_kill_right_after_the_terminal_event(db, stream):
+    arguments, env = scripted(db)
+    with launched(*arguments, **env, INTERLOCK_DURABLE="1", SLOW_DISK="0.5") as server:
+        server.started()
+        server.ask_until(200, "GET", "/health")
+        worker = server.worker_pid()
+        connection = server.open_stream(model="plain_text", input="Hello", stream=stream)
+        seen = b""
+        while b'"status":"completed","incomplete_details"' not in seen:
+            seen += connection.recv(65536)
+        os.kill(worker, signal.SIGKILL)
+        server.process.kill()
+        connection.close()
+
+    response_id = re.search(rb'"id":"(resp_[0-9a-f]+)"', seen)[1].decode()
+    store = open_store(db, patience=20)
+    chain = asyncio.run(store.chain(response_id, NOW))
+    store.close_now()
+
+    assert [row.id for row in chain.rows] == [response_id]

@@ -1,5 +1,6 @@
 """The product as its newcomer meets it: the command, the real model, a stream, a restart, a second turn that knows."""
 
+import json
 import re
 
 import openai
@@ -44,6 +45,29 @@ def test_a_second_turn_after_a_restart_knows_the_first(tmp_path):
     assert ANSWER not in alone.output_text
     assert (second.status, second.output_text) == ("completed", ANSWER)
     assert second.usage.input_tokens > first.usage.input_tokens
+
+
+def test_a_required_call_and_an_answer_of_a_schema_are_what_was_asked():
+    tool = {"type": "function", "name": "get_weather", "parameters": to_object(city={"enum": ["Oslo", "Rome"]})}
+    form = {"type": "json_schema", "name": "verdict", "schema": to_object(good={"type": "boolean"}), "strict": True}
+    with serving(*COMMAND, ":memory:") as server, connect(server) as client:
+        for _ in range(2):
+            called = client.responses.create(
+                model=MODEL, input="Weather in Oslo?", tools=[tool], tool_choice="required", parallel_tool_calls=False
+            )
+            answered = client.responses.create(model=MODEL, input="Is rain good?", text={"format": form})
+
+            assert [(item.type, item.name) for item in called.output] == [("function_call", "get_weather")]
+            assert json.loads(called.output[0].arguments)["city"] in {"Oslo", "Rome"}
+            assert type(json.loads(answered.output_text)["good"]) is bool
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.responses.create(model=MODEL, input="Hi", text={"format": {**form, "schema": {"type": "strng"}}})
+
+    assert (caught.value.code, caught.value.param) == ("invalid_json_schema", "text.format.schema")
+
+
+def to_object(**properties):
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
 
 
 def test_a_model_from_a_folder_is_served_under_its_name():

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.errors import DecodeError, EngineError, TemplateError
+from engine.errors import DecodeError, EngineError, GrammarError, TemplateError
 from engine.scripted import ScriptedEngine, call, stop
 from handlers.app import create_app
 from handlers.services import Services
@@ -300,6 +300,18 @@ async def _crashed(world):
     return await world.post(input="Hello")
 
 
+async def _schema_invalid(world):
+    world.engine.grammar_error = GrammarError("Invalid type: strng")
+    schema = {"type": "strng"}
+    return await world.post(input="Hello", text={"format": {"type": "json_schema", "name": "a", "schema": schema}})
+
+
+async def _definition_invalid(world):
+    world.engine.grammar_error = GrammarError("no start rule found", "patch")
+    form = {"type": "grammar", "syntax": "lark", "definition": "begin: /a/"}
+    return await world.post(input="Hello", tools=[{"type": "custom", "name": "patch", "format": form}])
+
+
 PROVOKE = {name.removeprefix("_"): function for name, function in list(globals().items()) if name[1:] in REFUSALS}
 
 
@@ -374,6 +386,17 @@ async def test_a_model_that_dies_before_the_prompt_is_made_is_a_503(client, engi
     engine.tokenize = die
 
     reply = await client.post(input="Hello")
+
+    assert (reply.status_code, reply.json["error"]["code"]) == (503, "model_unavailable")
+
+
+async def test_a_model_that_dies_before_the_grammar_is_made_is_a_503(client, engine):
+    async def die(*_):
+        raise EngineError("The engine's thread died.")
+
+    engine.constrain = die
+
+    reply = await client.post(input="Hello", text={"format": {"type": "json_object"}})
 
     assert (reply.status_code, reply.json["error"]["code"]) == (503, "model_unavailable")
 

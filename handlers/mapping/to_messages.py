@@ -125,7 +125,7 @@ def _fold_call(messages: list[Fold], item: dict[str, Any], path: str) -> None:
 def _fold_custom_call(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     given = to_struct(item, InputCustomCall, path)
     arguments = json.encode({"input": given.input}).decode()
-    _turn(messages).calls.append(InputCall(given.call_id, given.name, arguments))
+    _turn(messages).calls.append(InputCall(given.call_id, to_flat(given.name, given.namespace), arguments))
 
 
 def _fold_unknown(messages: list[Fold], item: dict[str, Any], path: str) -> None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from engine.pieces import Finish
 from handlers.wire.items import OutputItem
-from handlers.wire.request import CreateResponse
+from handlers.wire.request import CreateResponse, TextOptions
 from handlers.wire.response import (
     IncompleteDetails,
     InputTokensDetails,
@@ -69,10 +69,10 @@ def to_echo(asked: CreateResponse) -> dict[str, Any]:
     """Echo the settings that took effect: those asked for and served, else the specification's defaults."""
     return {
         "tools": [_to_tool(tool) for tool in asked.tools or []],
-        "tool_choice": asked.tool_choice or "auto",
+        "tool_choice": _to_choice(asked.tool_choice),
         "truncation": "disabled",
         "parallel_tool_calls": asked.parallel_tool_calls is not False,
-        "text": {"format": {"type": "text"}, "verbosity": (asked.text and asked.text.verbosity) or "medium"},
+        "text": {"format": _to_format(asked.text), "verbosity": (asked.text and asked.text.verbosity) or "medium"},
         "temperature": 1.0 if asked.temperature is None else asked.temperature,
         "top_p": 1.0 if asked.top_p is None else asked.top_p,
         "presence_penalty": asked.presence_penalty or 0.0,
@@ -98,6 +98,20 @@ def to_usage(finish: Finish) -> Usage:
         output_tokens_details=OutputTokensDetails(finish.reasoning_tokens),
         total_tokens=finish.prompt_tokens + finish.completion_tokens,
     )
+
+
+def _to_format(text: TextOptions | None) -> dict[str, Any]:
+    form = text.format if text else None
+    if form is None or form.type != "json_schema":
+        return {"type": form.type if form else "text"}
+    named = {"type": form.type, "name": form.name, "description": form.description, "schema": form.schema}
+    return {**named, "strict": form.strict is True}
+
+
+def _to_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any]:
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
+        return {"mode": "auto", **choice}
+    return choice or "auto"
 
 
 def _to_tool(tool: dict[str, Any]) -> dict[str, Any]:

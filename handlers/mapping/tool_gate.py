@@ -9,6 +9,7 @@ from typing import Any
 from handlers.mapping.to_messages import Message
 
 Fault = tuple[str, dict[str, Any]]
+CALLS = {"function_call", "custom_tool_call"}
 
 
 def to_outstanding(history: list[Message]) -> list[str]:
@@ -21,10 +22,10 @@ def to_outstanding(history: list[Message]) -> list[str]:
 
 
 def drop_echoes(items: list[dict[str, Any]], known: list[str]) -> tuple[list[dict[str, Any]], Fault | None]:
-    """Drop the function calls a client sends back on a continuation; what is stored is what counts."""
+    """Drop the calls a client sends back on a continuation; what is stored is what counts."""
     kept, made = [], set(known)
     for item in items:
-        if item["type"] != "function_call":
+        if item["type"] not in CALLS:
             kept.append(item)
         elif item.get("call_id") not in made:
             return items, ("echo_unknown", {"call_id": item.get("call_id")})

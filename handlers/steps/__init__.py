@@ -16,7 +16,7 @@ from handlers.steps.resolve import await_write, resolve
 from handlers.steps.route import route
 from handlers.steps.validate import validate
 from machines.driver import drive
-from machines.exchange import EXCHANGE, MACHINE, State
+from machines.exchange import State
 from storage.errors import ReadError
 
 STEPS = {
@@ -45,7 +45,7 @@ log = logging.getLogger("interlock.exchange")
 async def run(exchange: Exchange) -> None:
     """Take an exchange from its route to a final state, then close its outbox and log its path."""
     try:
-        await drive(EXCHANGE, MACHINE, exchange, STEPS, EVENT_FOR)
+        await drive(exchange, STEPS, EVENT_FOR)
     finally:
         exchange.services.exchanges.discard(exchange)
         exchange.outbox.close()

@@ -6,6 +6,7 @@ from engine.pieces import Decoding, Finish, Reasoning, Text, ToolCall
 from handlers.exchange import Exchange
 from handlers.heartbeat import beating
 from handlers.mapping.to_sampling import to_sampling
+from handlers.mapping.to_tools import to_input
 
 
 async def dispatch(exchange: Exchange) -> str:
@@ -13,7 +14,7 @@ async def dispatch(exchange: Exchange) -> str:
     engine = exchange.binding.engine
     sampling = to_sampling(exchange.request, engine.context_length - len(exchange.prompt))
     tools, owner = exchange.toolbox.tools or None, exchange.incoming.owner
-    exchange.decoding = engine.decode(exchange.prompt, sampling, tools, owner=owner)
+    exchange.decoding = engine.decode(exchange.prompt, sampling, tools, grammar=exchange.grammar, owner=owner)
     calls: list[ToolCall] = []
     async with beating(exchange):
         # the headers tell what was cached, so the first frame waits for it, though no longer than for a heartbeat
@@ -45,7 +46,7 @@ async def _commit(exchange: Exchange, calls: list[ToolCall]) -> str:
     only_one = exchange.request.parallel_tool_calls is False
     for call in calls[:1] if only_one else calls:
         tool = exchange.toolbox.restore(call.name)
-        exchange.output.call(call.call_id, tool, call.arguments)
+        exchange.output.call(call.call_id, tool, to_input(call.arguments) if tool.is_custom else call.arguments)
         await exchange.speak()
     exchange.output.end("output_ended")
     await exchange.speak()

@@ -1,8 +1,9 @@
-"""PERSISTING: the row of a response whose terminal event has left."""
+"""PERSISTING: the row of a response that has ended."""
 
 from functools import partial
 
 from handlers.exchange import Exchange
+from handlers.heartbeat import beating
 from handlers.mapping.to_row import Origin, to_row
 
 
@@ -20,4 +21,5 @@ async def persist(exchange: Exchange) -> str:
     )
     retain = exchange.binding.retain()
     write = services.writes.start(row.id, partial(services.store.put, row), retain, retain.release)
-    return await write.landed(services.settings.persist_wait_ms / 1000)
+    async with beating(exchange):
+        return await write.landed(services.settings.persist_wait_ms / 1000)

@@ -1,8 +1,11 @@
 """PREPARING: from items to the prompt's tokens, before any queue, so that a bad request costs no slot and no cache."""
 
-from engine.errors import EngineError, TemplateError
+from engine.errors import EngineError, GrammarError, TemplateError
+from engine.pieces import Constraint
 from handlers.exchange import Exchange
+from handlers.lookup import look_up_row
 from handlers.mapping.references import to_references, to_resolved
+from handlers.mapping.to_constraint import to_constraint, to_format, to_grammar_fault, to_told
 from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
 from handlers.mapping.to_row import to_history, to_output
 from handlers.mapping.to_struct import FieldError
@@ -12,16 +15,19 @@ from storage.rows import Missing
 
 
 async def prepare(exchange: Exchange) -> str:
-    """Map the chain and the input to messages, check that their tool calls fit, render and tokenize them."""
+    """Map the chain and the input to messages, check that their calls fit, tokenize them, and compile what is asked."""
     try:
         exchange.items = to_items(exchange.request.input or "")
         exchange.toolbox = to_toolbox(exchange.request)
+        exchange.constraint = to_constraint(exchange.request, exchange.toolbox)
         fault = await _resolve_references(exchange) or _refuse_unseen(exchange) or _map(exchange)
     except FieldError as wrong:
         fault = "field_invalid", {"param": wrong.param, "reason": wrong.reason}
     except UnknownChoiceError as unknown:
         fault = "choice_unknown", {"tool": str(unknown)}
     event, facts = fault or await _render(exchange)
+    if event == "prompt_made" and exchange.constraint:
+        event, facts = await _constrain(exchange, exchange.constraint)
     exchange.facts.update(facts)
     return event
 
@@ -32,7 +38,7 @@ async def _resolve_references(exchange: Exchange) -> Fault | None:
     for response_id in named:
         if services.store is not None:
             await services.writes.settled(response_id, services.settings.write_wait_ms / 1000)
-            found = await services.store.row(response_id, int(services.clock()))
+            found = await look_up_row(services, response_id)
             stored += [] if isinstance(found, Missing) else to_output(found)
     exchange.items, missing = to_resolved(exchange.items, stored)
     return missing
@@ -72,7 +78,8 @@ def _effort(exchange: Exchange) -> str | None:
 
 async def _render(exchange: Exchange) -> Fault:
     engine = exchange.binding.engine
-    chat = to_chat(exchange.messages, exchange.head.instructions)
+    told = [text for text in (exchange.head.instructions, to_told(to_format(exchange.request))) if text]
+    chat = to_chat(exchange.messages, "\n\n".join(told))
     try:
         exchange.prompt = await engine.tokenize(chat, exchange.toolbox.tools or None, _effort(exchange))
     except TemplateError as error:
@@ -81,3 +88,15 @@ async def _render(exchange: Exchange) -> Fault:
         return "model_broken", {}
     facts = {"prompt_tokens": len(exchange.prompt), "limit": engine.context_length - 1}
     return "prompt_made" if len(exchange.prompt) < engine.context_length else "prompt_too_long", facts
+
+
+async def _constrain(exchange: Exchange, constraint: Constraint) -> Fault:
+    try:
+        exchange.grammar = await exchange.binding.engine.constrain(
+            exchange.prompt, constraint, exchange.toolbox.tools or None
+        )
+    except GrammarError as error:
+        return to_grammar_fault(error, exchange.toolbox, constraint)
+    except EngineError:
+        return "model_broken", {}
+    return "prompt_made", {}

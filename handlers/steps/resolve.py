@@ -5,11 +5,11 @@ import logging
 import msgspec
 
 from handlers.exchange import Exchange
+from handlers.lookup import look_up
 from handlers.mapping.to_messages import to_messages
 from handlers.mapping.to_row import Origin, to_history
 from handlers.mapping.to_struct import FieldError
 from storage.rows import Chain, Cyclic, Lookup, Missing, ResponseRow, TooDeep
-from storage.store import Store
 
 log = logging.getLogger("interlock.exchange")
 
@@ -27,7 +27,7 @@ async def resolve(exchange: Exchange) -> str:
     if exchange.probed is None and (writes.is_pending(previous) or writes.retry(previous)):
         return "write_pending"
     exchange.facts["wedged"] = writes.is_wedged(previous)
-    found = exchange.probed or await probe(exchange, services.store)
+    found = exchange.probed or await probe(exchange)
     if not services.models.is_current(exchange.request.model or "", exchange.binding):
         return "binding_changed"
     return _judge(exchange, found)
@@ -53,7 +53,7 @@ async def await_write(exchange: Exchange) -> str:
     exchange.facts["waited_ms"] = waited_ms
     if services.store is None or await services.writes.settled(previous, waited_ms / 1000):
         return "write_settled"
-    found = await probe(exchange, services.store)
+    found = await probe(exchange)
     if not isinstance(found, Missing):
         log.warning("%s: the row of %s was found though its write has not ended", exchange.id, previous)
         exchange.probed = found
@@ -62,10 +62,10 @@ async def await_write(exchange: Exchange) -> str:
     return "chain_expired" if earliest is not None and services.clock() >= earliest else "write_unsettled"
 
 
-async def probe(exchange: Exchange, store: Store) -> Lookup:
+async def probe(exchange: Exchange) -> Lookup:
     """Look the chain up."""
-    now, limit = int(exchange.services.clock()), exchange.services.settings.max_chain_depth
-    return await store.chain(exchange.facts["previous_response_id"], now, limit)
+    services = exchange.services
+    return await look_up(services, exchange.facts["previous_response_id"], services.settings.max_chain_depth)
 
 
 def _read(exchange: Exchange) -> str:

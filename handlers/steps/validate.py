@@ -9,6 +9,7 @@ from handlers.mapping.to_struct import FieldError, to_struct
 from handlers.wire.depth import TOO_DEEP, is_too_deep
 from handlers.wire.request import CreateResponse
 
+FORMATS = ("text", "json_object", "json_schema")
 RETENTION = range(60, 7776001)  # seconds
 
 
@@ -72,6 +73,6 @@ def _unsupported(request: CreateResponse) -> list[tuple[str, str]]:
         "background": request.background and "send the request without it and wait for the answer",
         "conversation": request.conversation is not None and "use previous_response_id",
         "prompt": request.prompt is not None and "send the prompt's text as instructions or input",
-        "text.format": form != "text" and "answers are plain text here",
+        "text.format": form not in FORMATS and f"use one of {', '.join(FORMATS)}",
     }
     return [(param, reason) for param, reason in reasons.items() if isinstance(reason, str)]

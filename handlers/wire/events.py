@@ -125,6 +125,22 @@ class ArgumentsDone(Struct, frozen=True, tag="response.function_call_arguments.d
     arguments: str
 
 
+class InputDelta(Struct, frozen=True, tag="response.custom_tool_call_input.delta"):
+    """The input of a free-form tool's call grows by `delta`."""
+
+    item_id: str
+    output_index: int
+    delta: str
+
+
+class InputDone(Struct, frozen=True, tag="response.custom_tool_call_input.done"):
+    """The input of a free-form tool's call is whole."""
+
+    item_id: str
+    output_index: int
+    input: str
+
+
 class Completed(Struct, frozen=True, tag="response.completed"):
     """The terminal event of a response that ended by itself."""
 
@@ -146,7 +162,8 @@ class Failed(Struct, frozen=True, tag="response.failed"):
 Terminal = Completed | Incomplete | Failed
 Event = (
     Created | InProgress | ItemAdded | ItemDone | PartAdded | TextDelta | TextDone | PartDone
-    | SummaryPartAdded | SummaryDelta | SummaryDone | SummaryPartDone | ArgumentsDelta | ArgumentsDone | Terminal
+    | SummaryPartAdded | SummaryDelta | SummaryDone | SummaryPartDone | ArgumentsDelta | ArgumentsDone
+    | InputDelta | InputDone | Terminal
 )  # fmt: skip
 TERMINAL: dict[str, Callable[[Response], Terminal]] = {
     "response.completed": Completed,

@@ -39,6 +39,7 @@ class InputCustomCall(Struct, frozen=True):
     call_id: str
     name: str
     input: str = ""
+    namespace: str | None = None
 
 
 class InputCallOutput(Struct, frozen=True):
@@ -81,6 +82,17 @@ class OutputCall(Struct, frozen=True, tag="function_call", omit_defaults=True):
     namespace: str | None = None
 
 
+class OutputCustomCall(Struct, frozen=True, tag="custom_tool_call", omit_defaults=True):
+    """A call of a free-form tool."""
+
+    id: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    input: str
+    namespace: str | None = None
+
+
 class OutputMessage(Struct, frozen=True, tag="message"):
     """A message the model wrote."""
 
@@ -90,4 +102,4 @@ class OutputMessage(Struct, frozen=True, tag="message"):
     role: Literal["assistant"] = "assistant"
 
 
-OutputItem = OutputMessage | OutputReasoning | OutputCall
+OutputItem = OutputMessage | OutputReasoning | OutputCall | OutputCustomCall

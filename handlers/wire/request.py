@@ -18,9 +18,13 @@ class Reasoning(Struct, frozen=True):
 
 
 class TextFormat(Struct, frozen=True):
-    """What the answer's text must look like; only plain text is served."""
+    """What the answer's text must look like: `text`, `json_object` or `json_schema`, which alone has the rest."""
 
     type: str = "text"
+    name: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
 
 
 class TextOptions(Struct, frozen=True):
@@ -59,8 +63,8 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     # refused when present: to ignore them would answer another conversation
     conversation: Any = None
     prompt: Any = None
-    # accepted, without effect here
     parallel_tool_calls: bool | None = None
+    # accepted, without effect here
     truncation: Literal["auto", "disabled"] | None = None
     max_tool_calls: Annotated[int, Meta(ge=1)] | None = None
     service_tier: str | None = None

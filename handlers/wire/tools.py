@@ -17,8 +17,23 @@ class FunctionTool(Struct, frozen=True):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
-    # accepted and echoed; nothing holds the model to the schema yet
     strict: bool | None = None
+
+
+class CustomFormat(Struct, frozen=True):
+    """What the input of a free-form tool looks like: any text, or what a grammar allows."""
+
+    type: str = "text"
+    syntax: str | None = None
+    definition: str | None = None
+
+
+class CustomTool(Struct, frozen=True):
+    """A tool that takes one text instead of arguments."""
+
+    name: str
+    description: str | None = None
+    format: CustomFormat | None = None
 
 
 class Namespace(Struct, frozen=True):
@@ -29,7 +44,7 @@ class Namespace(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True):
-    """A choice that is not one word: one function, or several that are allowed."""
+    """A choice that is not one word: one tool, or several that are allowed."""
 
     type: str
     name: str | None = None

@@ -9,6 +9,7 @@ import pytest
 
 from engine.channel import UNREAD_PIECES
 from engine.errors import DecodeError, EngineError, LoadError, TemplateError
+from engine.hermes import FUNCTIONS
 from engine.loading import mlx_engine
 from engine.mlx_engine import (
     CPU_PREFILL_STEP,
@@ -502,9 +503,9 @@ async def test_a_template_that_refuses_gives_its_own_reason(start):
     engine, _ = await start()
 
     with pytest.raises(TemplateError) as caught:
-        await engine.tokenize([{"role": "tool", "content": "42"}])
+        await engine.tokenize([{"role": "narrator", "content": "42"}])
 
-    assert str(caught.value) == "No tools here."
+    assert str(caught.value) == "No narrator."
 
 
 async def test_a_tokenizer_without_a_template_is_refused(start):
@@ -522,14 +523,20 @@ async def test_tools_reach_the_template(dictate):
     assert prompt == [START, *tokens_of("Hi"), END, START, *tokens_of(json.dumps(TOOLS))]
 
 
-async def test_a_template_may_ignore_tools(start):
+async def test_a_template_that_knows_no_tools_is_told_of_them_in_the_system_message(start):
     engine, _ = await start()
-    messages = [{"role": "user", "content": "Hi"}]
+    user = {"role": "user", "content": "Hi"}
 
-    assert await engine.tokenize(messages, TOOLS) == await engine.tokenize(messages)
+    prompt = await engine.tokenize([{"role": "system", "content": "Be brief."}, user], TOOLS)
+
+    told = FUNCTIONS.format(tools=json.dumps(TOOLS[0]))
+    assert prompt == await engine.tokenize([{"role": "system", "content": f"Be brief.\n\n{told}"}, user])
 
 
-async def test_a_tokenizer_that_knows_no_calls_gives_text(start):
+async def test_a_model_whose_tokenizer_knows_no_calls_writes_those_it_was_told_of(start):
     engine, _ = await start(lambda: Dictating(tokens_of(CALL), 1))
 
-    assert text_of(await pieces_of(engine.decode(tokens_of("?"), ENDLESS, TOOLS))) == CALL
+    pieces = await pieces_of(engine.decode(tokens_of("?"), ENDLESS, TOOLS))
+
+    assert text_of(pieces) == ""
+    assert ToolCall(name="time", arguments="{}") in pieces

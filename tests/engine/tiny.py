@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 TEMPLATE = (
     "{% for message in messages %}"
-    "{% if message.role == 'tool' %}{{ raise_exception('No tools here.\nNone.') }}{% endif %}"
+    "{% if message.role == 'narrator' %}{{ raise_exception('No narrator.\nNone.') }}{% endif %}"
     "<s>{{ message.content }}</s>{% endfor %}{% if add_generation_prompt %}<s>{% endif %}"
 )
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -5,13 +5,20 @@ import pytest
 
 from engine.pieces import Finish
 from engine.scripted import call, stop
-from handlers.mapping.to_tools import ToolName, UnknownChoiceError, to_toolbox
+from handlers.mapping.to_struct import FieldError
+from handlers.mapping.to_tools import ToolName, UnknownChoiceError, to_input, to_toolbox
 from handlers.wire.request import CreateResponse
 from tests.doubles import say
 
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "$defs": {}}, "strict": True}
 TIME = {"type": "function", "name": "time", "description": None, "parameters": None}
-SPACE = {"type": "namespace", "name": "clock", "description": "", "tools": [TIME, {"type": "custom", "name": "x"}]}
+SPACE = {"type": "namespace", "name": "clock", "description": "", "tools": [TIME, {"type": "mcp"}]}
+SAY = {"type": "custom", "name": "say"}
+ALL = ["weather", "clock__time", "say"]
+
+
+def allow(*names, **more):
+    return {"type": "allowed_tools", "tools": [{"type": "function", "name": name} for name in names], **more}
 
 
 def toolbox(*tools, choice=None):
@@ -19,7 +26,7 @@ def toolbox(*tools, choice=None):
 
 
 def names(*tools, choice=None):
-    return [tool["function"]["name"] for tool in toolbox(*tools, choice=choice).tools]
+    return [tool[tool["type"]]["name"] for tool in toolbox(*tools, choice=choice).tools]
 
 
 def test_a_function_keeps_its_whole_schema():
@@ -30,9 +37,35 @@ def test_a_function_keeps_its_whole_schema():
 
 
 def test_tools_of_other_types_are_skipped():
-    assert names({"type": "web_search", "external_web_access": False}, WEATHER, {"type": "custom", "name": "p"}) == [
-        "weather"
-    ]
+    assert names({"type": "web_search", "external_web_access": False}, WEATHER, {"type": "mcp"}) == ["weather"]
+
+
+def test_a_free_form_tool_is_offered_with_its_grammar():
+    lark = {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}
+
+    box = toolbox({"type": "custom", "name": "patch", "format": lark}, {"type": "custom", "name": "say"})
+
+    assert box.tools == [
+        {"type": "custom", "custom": {"name": "patch", "description": "",
+                                      "format": {"grammar": {"syntax": "lark", "definition": "start: /a/"}}}},
+        {"type": "custom", "custom": {"name": "say", "description": ""}},
+    ]  # fmt: skip
+    assert box.restore("patch") == ToolName("patch", None, is_custom=True)
+
+
+@pytest.mark.parametrize(
+    ("form", "param"),
+    [
+        ({"type": "json"}, "tools[0].format.type"),
+        ({"type": "grammar", "syntax": "gbnf", "definition": "root ::= x"}, "tools[0].format.syntax"),
+        ({"type": "grammar", "syntax": "lark"}, "tools[0].format.definition"),
+    ],
+)
+def test_a_format_that_no_free_form_tool_has_is_named_by_its_path(form, param):
+    with pytest.raises(FieldError) as caught:
+        toolbox({"type": "custom", "name": "patch", "format": form})
+
+    assert caught.value.param == param
 
 
 def test_a_namespace_is_flattened_and_restored():
@@ -45,21 +78,60 @@ def test_a_namespace_is_flattened_and_restored():
 
 
 @pytest.mark.parametrize(
-    ("choice", "offered"),
+    ("choice", "may_call", "must_call"),
     [
-        (None, ["weather", "clock__time"]),
-        ("auto", ["weather", "clock__time"]),
-        ("required", ["weather", "clock__time"]),
-        ("none", []),
-        ({"type": "function", "name": "weather"}, ["weather"]),
-        ({"type": "function", "name": "time", "namespace": "clock"}, ["clock__time"]),
-        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "weather"}]}, ["weather"]),
-        ({"type": "allowed_tools", "mode": "none", "tools": [{"type": "function", "name": "weather"}]}, []),
-        ({"type": "allowed_tools", "tools": [{"type": "web_search"}]}, []),
+        (None, ALL, False),
+        ("auto", ALL, False),
+        ("required", ALL, True),
+        ({"type": "function", "name": "weather"}, ["weather"], True),
+        ({"type": "function", "name": "time", "namespace": "clock"}, ["clock__time"], True),
+        ({"type": "custom", "name": "say"}, ["say"], True),
+        (allow("weather"), ["weather"], False),
+        (allow("weather", mode="required"), ["weather"], True),
     ],
 )
-def test_the_choice_says_what_is_offered(choice, offered):
-    assert names(WEATHER, SPACE, choice=choice) == offered
+def test_the_choice_says_what_may_be_called_and_all_is_shown(choice, may_call, must_call):
+    box = toolbox(WEATHER, SPACE, SAY, choice=choice)
+
+    assert (list(box.may_call), box.must_call) == (may_call, must_call)
+    assert names(WEATHER, SPACE, SAY, choice=choice) == ALL
+
+
+@pytest.mark.parametrize(
+    "choice", ["none", allow("weather", mode="none"), {"type": "allowed_tools", "tools": [{"type": "web_search"}]}]
+)
+def test_a_choice_of_none_shows_none(choice):
+    assert toolbox(WEATHER, SPACE, choice=choice).tools == []
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "allowed_tools", "mode": "required", "tools": []}])
+def test_a_call_cannot_be_required_where_there_is_no_tool(choice):
+    with pytest.raises(FieldError) as caught:
+        toolbox(*([] if choice == "required" else [WEATHER]), choice=choice)
+
+    assert caught.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize("mode", ["any", ""])
+def test_an_unknown_mode_is_named_by_its_path(mode):
+    with pytest.raises(FieldError) as caught:
+        toolbox(WEATHER, choice=allow("weather", mode=mode))
+
+    assert caught.value.param == "tool_choice.mode"
+
+
+@pytest.mark.parametrize("kind", ["function", "custom"])
+def test_a_choice_names_a_tool_by_its_own_type(kind):
+    with pytest.raises(UnknownChoiceError):
+        toolbox(WEATHER, SAY, choice={"type": kind, "name": "say" if kind == "function" else "weather"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [('{"input": "a\\nb"}', "a\nb"), ('{"input": 1}', '{"input": 1}'), ("not JSON", "not JSON"), ("{}", "{}")],
+)
+def test_the_input_of_a_free_form_tool_is_what_it_is_called_with(arguments, given):
+    assert to_input(arguments) == given
 
 
 def test_a_choice_of_a_tool_that_is_not_there_is_unknown():

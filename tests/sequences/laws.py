@@ -6,6 +6,7 @@ WHOLE = {
     "response.output_text": "text",
     "response.reasoning_summary_text": "text",
     "response.function_call_arguments": "arguments",
+    "response.custom_tool_call_input": "input",
 }
 TERMINALS = {"response.completed", "response.incomplete", "response.failed"}
 
@@ -69,7 +70,7 @@ def _assert_texts(events: list[dict]) -> None:
             assert event["delta"]
             joined[event["item_id"]] = joined.get(event["item_id"], "") + event["delta"]
         if last == "done" and stem in WHOLE:
-            assert event[WHOLE[stem]] == joined.pop(event["item_id"])
+            assert event[WHOLE[stem]] == joined.pop(event["item_id"], "")
     assert not joined
 
 

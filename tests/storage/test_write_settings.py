@@ -57,6 +57,11 @@ def test_zero_switches_the_breaker_and_its_markers_off_and_is_no_time_to_wait(fi
         ("INTERLOCK_TRACE_RETENTION_SECONDS", "0", "trace_retention_seconds", 0),
         ("INTERLOCK_IMAGES", "refuse", "images", "refuse"),
         ("INTERLOCK_IMAGES", "note", "images", "note"),
+        ("INTERLOCK_DURABLE", "1", "durable", True),
+        ("INTERLOCK_DURABLE", "True", "durable", True),
+        ("INTERLOCK_DURABLE", "0", "durable", False),
+        ("INTERLOCK_DURABLE", "false", "durable", False),
+        ("INTERLOCK_DURABLE", " ", "durable", False),
     ],
 )
 def test_a_setting_is_read_from_its_name(name, text, field, meant):
@@ -70,6 +75,8 @@ def test_a_setting_is_read_from_its_name(name, text, field, meant):
         ("INTERLOCK_SWEEP_SECONDS", "0"),
         ("INTERLOCK_TRACE_RETENTION_SECONDS", "-1"),
         ("INTERLOCK_IMAGES", "describe"),
+        ("INTERLOCK_DURABLE", "yes"),
+        ("INTERLOCK_DURABLE", "2"),
     ],
 )
 def test_any_other_setting_that_cannot_be_used_is_refused_by_name(name, text):

@@ -1,0 +1,596 @@
+"""INTERLOCK_DURABLE=1: the row is written before the terminal event leaves, and is gone if that never does."""
+
+import asyncio
+from http import HTTPStatus
+
+import pytest
+
+from engine.scripted import ScriptedEngine
+from handlers.app import create_app
+from handlers.outbox import Outbox
+from handlers.settings import Settings
+from machines.exchange import DURABLE, EXCHANGE, REFUSALS, State
+from storage.errors import WriteError
+from storage.rows import Chain, Missing
+from storage.store import open_store
+from tests.asgi import running
+from tests.doubles import MODEL, NOW, say, to_services, watch
+from tests.sequences.laws import assert_laws, to_events
+from tests.sequences.test_text import SCENARIOS
+from tests.test_refusals import PROVOKE, World
+
+BOTH = pytest.mark.parametrize("stream", [False, True])
+
+
+def durable(**changes) -> Settings:
+    return Settings(durable=True, **changes)
+
+
+@pytest.fixture
+def services(engine, store):
+    engine.script = say("Noted.")
+    return to_services(engine, store, durable())
+
+
+class Gate:
+    """Holds the calls of one method of the store back until it is opened."""
+
+    def __init__(self, store, name: str) -> None:
+        self.asked = asyncio.Event()
+        self.opened = asyncio.Event()
+        self._method = getattr(store, name)
+        setattr(store, name, self.call)
+
+    async def call(self, *given):
+        self.asked.set()
+        await self.opened.wait()
+        return await self._method(*given)
+
+
+@pytest.fixture
+def puts(services) -> Gate:
+    return Gate(services.store, "put")
+
+
+@pytest.fixture
+def deletes(services) -> Gate:
+    return Gate(services.store, "delete")
+
+
+def fails(*_):
+    raise WriteError("disk full")
+
+
+async def calm(services) -> None:
+    """Wait until nothing is under way any more."""
+    writes = services.writes
+    while under_way := {*services.running, *writes.running, *writes.provisional.running}:
+        await asyncio.wait(under_way)
+
+
+async def stored(services, response_id: str = "resp_1"):
+    return await services.store.chain(response_id, NOW)
+
+
+async def assert_nothing_is_left(services, ended, state: State) -> None:
+    await calm(services)
+    writes = services.writes
+    assert ended[-1].state is state
+    assert await stored(services) == Missing()
+    assert [writes.known, writes.failed, writes.markers, writes.provisional.known] == [{}] * 4
+    assert services.models[MODEL].slots.running == 0
+
+
+def continued(client, response_id: str = "resp_1"):
+    return client.post(input="And?", previous_response_id=response_id)
+
+
+def to_terminal(call, stream):
+    """Give the response that the terminal event or the whole reply carries."""
+    return to_events(call.text)[-1]["response"] if stream else call.json
+
+
+@pytest.fixture
+def found_first(monkeypatch):
+    """Tell what the store has when the terminal event is about to leave."""
+    found = []
+    deliver = Outbox.deliver
+
+    def looking(services):
+        async def look(outbox, event):
+            found.append(await stored(services, event.response.id))
+            await deliver(outbox, event)
+
+        monkeypatch.setattr(Outbox, "deliver", look)
+        return found
+
+    return looking
+
+
+# The row, then the terminal event
+
+
+@BOTH
+@pytest.mark.parametrize("scenario", ["plain_text", "length_stop", "text_then_two_calls", "empty_output"])
+async def test_the_row_is_in_the_store_when_the_terminal_event_leaves(
+    client, services, engine, found_first, scenario, stream
+):
+    engine.script = SCENARIOS[scenario]
+    found = found_first(services)
+
+    reply = await client.post(input="Hello", stream=stream)
+
+    (row,) = found[0].rows
+    terminal = to_terminal(reply, stream)
+    assert (row.id, row.status) == (terminal["id"], terminal["status"])
+
+
+async def test_without_the_setting_the_terminal_event_leaves_first(engine, store, found_first):
+    engine.script = say("Noted.")
+    services = to_services(engine, store)
+    found = found_first(services)
+
+    async with running(create_app(services)) as client:
+        await client.post(input="Hello")
+
+    assert found == [Missing()]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_stream_reads_the_same_as_without_the_setting(client, engine, store, scenario):
+    engine.script = SCENARIOS[scenario]
+    asked = {"input": "Hello", "stream": True}
+
+    reply = await client.post(**asked)
+
+    assert_laws(to_events(reply.text))
+    async with running(create_app(to_services(engine, open_store(":memory:")))) as other:
+        assert reply.text == (await other.post(**asked)).text
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_whole_reply_reads_the_same_as_the_end_of_its_stream(scenario):
+    replies = []
+    for stream in (False, True):
+        services = to_services(ScriptedEngine(SCENARIOS[scenario]), open_store(":memory:"), durable())
+        async with running(create_app(services)) as client:
+            replies.append(await client.post(input="Hello", stream=stream))
+
+    whole, terminal = replies[0].json, to_events(replies[1].text)[-1]["response"]
+
+    assert whole["error"] == terminal["error"]
+    assert terminal["status"] == "failed" or whole == terminal
+
+
+async def test_the_moves_of_a_request_show_the_order(client, services, ended):
+    await client.post(input="Hello")
+    await calm(services)
+
+    assert [move.event for move in ended[-1].trace][-3:] == ["decode_finished", "row_written", "terminal_sent"]
+    assert [move.target for move in ended[-1].trace][-3:] == [State.PERSISTING, State.EMITTING, State.DONE]
+    assert ended[-1].table is DURABLE
+
+
+async def test_a_continuation_at_once_finds_the_row_without_waiting(client, services, ended):
+    first = await client.post(input="Hello")
+
+    second = await continued(client, first.json["id"])
+    await calm(services)
+
+    assert second.status_code == HTTPStatus.OK
+    assert "write_pending" not in [move.event for move in ended[-1].trace]
+
+
+@BOTH
+async def test_what_is_not_to_be_stored_is_not(client, services, ended, stream):
+    services.store.put = fails
+
+    reply = await client.post(input="Hello", stream=stream, store=False)
+
+    assert to_terminal(reply, stream)["status"] == "completed"
+    await assert_nothing_is_left(services, ended, State.DONE)
+    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
+
+
+async def test_a_server_without_a_store_answers_all_the_same(engine):
+    engine.script = say("Noted.")
+
+    async with running(create_app(to_services(engine, None, durable()))) as client:
+        reply = await client.post(input="Hello")
+
+    assert (reply.json["status"], reply.json["store"]) == ("completed", False)
+
+
+@pytest.mark.parametrize("event", REFUSALS)
+async def test_a_request_is_refused_as_without_the_setting(client, services, engine, event):
+    reply = await PROVOKE[event](World(client, services, engine))
+
+    assert reply.status_code == REFUSALS[event].status
+    assert reply.json["error"]["code"] == REFUSALS[event].code
+
+
+# The row is late, or lost
+
+
+@BOTH
+async def test_a_row_that_takes_too_long_is_late_and_the_terminal_event_leaves(client, services, puts, ended, stream):
+    services.settings = durable(persist_wait_ms=1, write_wait_ms=1)
+
+    reply = await client.post(input="Hello", stream=stream)
+    early = await continued(client)
+    puts.opened.set()
+    await calm(services)
+    later = await continued(client)
+
+    assert to_terminal(reply, stream)["status"] == "completed"
+    assert (early.status_code, early.headers["Retry-After"]) == (HTTPStatus.SERVICE_UNAVAILABLE, "1")
+    assert later.status_code == HTTPStatus.OK
+
+
+async def test_a_row_that_is_late_and_then_lost_is_written_again_when_it_is_named(client, services, puts):
+    services.settings = durable(persist_wait_ms=1)
+    put, puts._method = puts._method, fails
+    await client.post(input="Hello")
+    puts.opened.set()
+    await calm(services)
+    puts._method = put
+
+    assert (await continued(client)).status_code == HTTPStatus.OK
+
+
+@BOTH
+async def test_a_response_that_cannot_be_stored_fails_and_is_nowhere(client, services, ended, stream):
+    put, services.store.put = services.store.put, fails
+
+    reply = await client.post(input="Hello", stream=stream)
+
+    error = to_terminal(reply, stream)["error"]
+    assert reply.status_code == (HTTPStatus.OK if stream else HTTPStatus.INTERNAL_SERVER_ERROR)
+    assert (error["code"], error["type"]) == ("server_error", "server_error")
+    assert error["message"] == "The response could not be stored; retry, or set `store` to false."
+    await assert_nothing_is_left(services, ended, State.FAILED)
+    assert (await client.request("GET", "/health")).json["unwritten_rows"] == 0
+    services.store.put = put
+    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
+
+
+async def test_the_stream_of_a_response_that_cannot_be_stored_keeps_the_laws(client, services):
+    services.store.put = fails
+
+    reply = await client.post(input="Hello", stream=True)
+
+    events = to_events(reply.text)
+    assert_laws(events)
+    assert events[-1]["type"] == "response.failed"
+    assert [item["status"] for item in events[-1]["response"]["output"]] == ["completed"]
+
+
+async def test_a_response_that_cannot_be_stored_is_unknown_before_its_client_has_read_so(client, services):
+    services.store.put = fails
+    call = client.start(input="Hello", stream=True)
+    call.unread = asyncio.Semaphore(2)
+    started = watch(services.writes, "start")
+    await started.wait()
+
+    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
+
+    assert not call.task.done()
+    for _ in range(100):
+        call.unread.release()
+    await call.reply()
+
+
+async def test_a_row_that_was_committed_though_its_write_failed_is_deleted(client, services, ended):
+    put = services.store.put
+
+    async def put_and_fail(row):
+        await put(row)
+        raise WriteError("the answer was lost")
+
+    services.store.put = put_and_fail
+
+    reply = await client.post(input="Hello")
+
+    assert reply.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
+    await assert_nothing_is_left(services, ended, State.FAILED)
+
+
+# The client leaves before its terminal event
+
+
+@BOTH
+async def test_a_client_that_leaves_while_its_row_is_written_leaves_nothing(client, services, puts, ended, stream):
+    call = client.start(input="Hello", stream=stream)
+    await puts.asked.wait()
+
+    call.leave()
+    await call.reply()
+    while services.running:
+        await asyncio.wait(services.running)
+    meanwhile = await continued(client)
+    puts.opened.set()
+
+    assert (ended[0].event, ended[0].trace[-1].source) == ("client_gone", State.PERSISTING)
+    assert meanwhile.status_code == HTTPStatus.NOT_FOUND
+    await calm(services)
+    assert await stored(services) == Missing()
+    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
+    assert not services.writes.provisional.known
+
+
+@BOTH
+async def test_a_client_that_leaves_while_its_terminal_event_does_leaves_nothing(client, services, ended, stream):
+    call = client.start(input="Hello", stream=stream)
+    call.leave_on = b'"status":"completed","incomplete_details"'
+    await call.reply()
+
+    await assert_nothing_is_left(services, ended, State.ABANDONED)
+    assert ended[-1].trace[-1].source is State.EMITTING
+
+
+async def test_a_row_that_is_to_be_deleted_is_not_found_though_it_is_there(client, services, deletes):
+    call = client.start(input="Hello", stream=True)
+    call.leave_on = b"response.completed"
+    await call.reply()
+    await deletes.asked.wait()
+
+    there = await stored(services)
+    refused = await continued(client)
+    item = {"type": "item_reference", "id": there.rows[0].output_json.partition('"id":"')[2].partition('"')[0]}
+    named = await client.post(input=[{"role": "user", "content": "Hi"}, item])
+
+    assert isinstance(there, Chain)
+    assert (refused.status_code, refused.json["error"]["code"]) == (404, "previous_response_not_found")
+    assert (named.status_code, named.json["error"]["code"]) == (404, "item_not_found")
+    deletes.opened.set()
+    await calm(services)
+    assert await stored(services) == Missing()
+
+
+async def test_a_row_whose_terminal_event_has_yet_to_leave_is_waited_for(client, services, ended):
+    services.settings = durable(write_wait_ms=1)
+    call = client.start(input="Hello", stream=True)
+    call.unread = asyncio.Semaphore(2)
+    started = watch(services.writes, "start")
+    await started.wait()
+    await asyncio.wait(services.writes.running)
+
+    early = await continued(client)
+    services.settings = durable()
+    waiting = client.start(input="And?", previous_response_id="resp_1")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.task.done()
+    for _ in range(100):
+        call.unread.release()
+    await call.reply()
+
+    assert (early.status_code, early.json["error"]["type"]) == (503, "storage_timeout")
+    assert (await waiting.reply()).status_code == HTTPStatus.OK
+
+
+async def test_whoever_waits_for_a_row_that_is_then_deleted_is_told_that_it_is_unknown(client, services, puts):
+    call = client.start(input="Hello")
+    await puts.asked.wait()
+    waiting = client.start(input="And?", previous_response_id="resp_1")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.task.done()
+
+    call.leave()
+    await call.reply()
+
+    assert (await waiting.reply()).status_code == HTTPStatus.NOT_FOUND
+    puts.opened.set()
+    await calm(services)
+
+
+async def test_a_row_that_lands_while_the_store_is_read_is_not_shown(client, services, deletes):
+    read, reading = services.store.chain, asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def read_late(*given):
+        reading.set()
+        await go_on.wait()
+        return await read(*given)
+
+    services.store.chain = read_late
+    early = client.start(input="And?", previous_response_id="resp_2")
+    await reading.wait()
+    call = client.start(input="Hello")
+    call.leave_on = b'"status":"completed"'
+    await call.reply()
+    await deletes.asked.wait()
+
+    go_on.set()
+
+    assert (await early.reply()).status_code == HTTPStatus.NOT_FOUND
+    services.store.chain = read
+    assert isinstance(await stored(services, "resp_2"), Chain)
+    deletes.opened.set()
+    await calm(services)
+    assert await stored(services, "resp_2") == Missing()
+
+
+async def test_a_write_that_is_stuck_when_its_client_leaves_is_unknown_and_deleted_when_it_lands(
+    client, services, puts, ended
+):
+    services.writes.hard_timeout = 0.001
+    stuck = watch(services.writes, "trip")
+    call = client.start(input="Hello", stream=True)
+    await stuck.wait()
+
+    call.leave()
+    await call.reply()
+    meanwhile = await continued(client)
+    puts.opened.set()
+    await calm(services)
+
+    assert meanwhile.status_code == HTTPStatus.NOT_FOUND
+    assert not services.writes.markers
+    assert await stored(services) == Missing()
+
+
+async def test_a_reader_that_stands_still_while_its_row_is_written_is_given_up(
+    client, services, puts, ended, monkeypatch
+):
+    monkeypatch.setattr("handlers.outbox.PATIENCE", 0.05)
+    services.settings = durable(heartbeat_seconds=0.001)
+    call = client.start(input="Hello", stream=True)
+    await puts.asked.wait()
+    call.unread = asyncio.Semaphore(0)
+
+    while services.exchanges:
+        await asyncio.wait(services.running)
+    puts.opened.set()
+
+    await assert_nothing_is_left(services, ended, State.ABANDONED)
+    assert (ended[-1].event, ended[-1].trace[-1].source) == ("client_stalled", State.PERSISTING)
+    call.leave()
+    call.unread.release()
+    await call.reply()
+
+
+async def test_a_stream_is_kept_alive_while_its_row_is_written(client, services, puts):
+    services.settings = durable(heartbeat_seconds=0.001)
+    call = client.start(input="Hello", stream=True)
+    await call.seen("response.output_item.done")
+
+    await call.seen('"sequence_number":10')
+    puts.opened.set()
+    await call.reply()
+
+    events = to_events(call.text)
+    assert_laws(events)
+    assert {event["type"] for event in events[8:-1]} == {"response.in_progress"}
+
+
+@BOTH
+async def test_a_row_that_could_not_be_deleted_stays_out_of_sight_until_the_sweep_deletes_it(
+    client, services, ended, stream
+):
+    delete, tried = services.store.delete, asyncio.Event()
+
+    async def fail_once(response_id):
+        if not tried.is_set():
+            tried.set()
+            raise WriteError("disk full")
+        return await delete(response_id)
+
+    services.store.delete = fail_once
+    call = client.start(input="Hello", stream=stream)
+    call.leave_on = b'"status":"completed","incomplete_details"'
+    await call.reply()
+    await tried.wait()
+    assert isinstance(await stored(services), Chain)
+    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
+
+    services.writes.sweep()
+
+    await calm(services)
+    assert await stored(services) == Missing()
+    assert not services.writes.provisional.known
+
+
+# The server ends, or breaks
+
+
+@BOTH
+async def test_a_stop_while_the_row_is_written_is_a_failure_and_leaves_nothing(client, services, puts, ended, stream):
+    call = client.start(input="Hello", stream=stream)
+    await puts.asked.wait()
+
+    client.app.begin_drain(0)
+    await call.reply()
+    puts.opened.set()
+
+    assert to_terminal(call, stream)["error"]["message"] == "The server is stopping; retry."
+    await assert_nothing_is_left(services, ended, State.FAILED)
+    assert ended[-1].trace[-2][:2] == ("server_stopping", State.PERSISTING)
+
+
+async def test_a_server_that_ends_deletes_what_nobody_is_to_find_later(engine, tmp_path):
+    engine.script = say("Noted.")
+    file = str(tmp_path / "responses.duckdb")
+    services = to_services(engine, open_store(file), durable())
+    deletes = Gate(services.store, "delete")
+    close = services.writes.provisional.close
+
+    async def open_and_close(seconds):
+        deletes.opened.set()
+        await close(seconds)
+
+    services.writes.provisional.close = open_and_close
+    async with running(create_app(services)) as client:
+        call = client.start(input="Hello", stream=True)
+        call.leave_on = b"response.completed"
+        await call.reply()
+        await deletes.asked.wait()
+
+    store = open_store(file)
+    assert await store.chain("resp_1", NOW) == Missing()
+    await store.close()
+
+
+async def test_a_server_that_ends_does_not_wait_for_ever(engine, store, monkeypatch):
+    monkeypatch.setattr("handlers.app.DELETE_SECONDS", 0.001)
+    engine.script = say("Noted.")
+    services = to_services(engine, store, durable())
+    deletes = Gate(store, "delete")
+
+    async with running(create_app(services)) as client:
+        call = client.start(input="Hello", stream=True)
+        call.leave_on = b"response.completed"
+        await call.reply()
+        await deletes.asked.wait()
+        (row,) = services.writes.provisional.known.values()
+
+    assert row.state.name == "LEFT"
+
+
+@BOTH
+async def test_a_crash_while_the_row_is_written_is_a_failure(client, services, ended, stream):
+    def break_off(*_):
+        raise ZeroDivisionError
+
+    services.writes.start = break_off
+
+    reply = await client.post(input="Hello", stream=stream)
+
+    assert to_terminal(reply, stream)["error"]["code"] == "server_error"
+    assert ended[-1].trace[-2][:2] == ("crashed", State.PERSISTING)
+    await assert_nothing_is_left(services, ended, State.FAILED)
+
+
+@BOTH
+async def test_a_crash_while_the_terminal_event_leaves_takes_the_row_back(client, services, ended, monkeypatch, stream):
+    deliver = Outbox.deliver
+
+    async def break_off(*_):
+        monkeypatch.setattr(Outbox, "deliver", deliver)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Outbox, "deliver", break_off)
+
+    reply = await client.post(input="Hello", stream=stream)
+
+    assert to_terminal(reply, stream)["error"]["code"] == "server_error"
+    assert ended[-1].trace[-2][:2] == ("crashed", State.EMITTING)
+    await assert_nothing_is_left(services, ended, State.FAILED)
+
+
+@BOTH
+async def test_a_clock_that_breaks_while_the_row_is_reserved_is_a_failure(client, services, ended, stream):
+    times = iter([NOW])
+    services.clock = lambda: next(times)
+
+    reply = await client.post(input="Hello", stream=stream)
+
+    services.clock = lambda: NOW
+    assert to_terminal(reply, stream)["error"]["code"] == "server_error"
+    await assert_nothing_is_left(services, ended, State.FAILED)
+
+
+async def test_an_exchange_follows_the_table_that_the_settings_chose(engine, store):
+    assert to_services(engine, store).table is EXCHANGE
+    assert to_services(engine, store, durable()).table is DURABLE
