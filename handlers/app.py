@@ -13,8 +13,9 @@ from falcon.media import JSONHandler
 from handlers.catalog import Health, ModelList
 from handlers.exchange import Exchange, Incoming
 from handlers.operators import Model
+from handlers.recovery import recover
 from handlers.replies import answer
-from handlers.responses import Responses
+from handlers.responses import Cancelling, InputItems, Responses, StoredResponse
 from handlers.services import Services
 from handlers.steps import start
 from handlers.watch import KEY, DisconnectWatch
@@ -35,6 +36,11 @@ def create_app(services: Services) -> "Application":
         dumps=msgspec.json.encode, loads=msgspec.json.decode
     )
     app.add_route("/v1/responses", Responses(services))
+    app.add_route("/v1/responses/input_tokens", Responses(services, "count"))
+    app.add_route("/v1/responses/compact", Responses(services, "compact"))
+    app.add_route("/v1/responses/{response_id}", StoredResponse(services))
+    app.add_route("/v1/responses/{response_id}/cancel", Cancelling(services))
+    app.add_route("/v1/responses/{response_id}/input_items", InputItems(services))
     models, health = services.models, Health(services)
     app.add_route("/v1/models", ModelList(models))
     app.add_route("/v1/models/{name:path}", Model(models, services.settings.token, services.settings.max_body_bytes))
@@ -78,6 +84,7 @@ class Lifespan:
         task.add_done_callback(self._services.running.discard)
         self._chores.append(asyncio.create_task(self._watch(), name="watch"))
         if self._services.store is not None:
+            await recover(self._services)
             self._chores.append(asyncio.create_task(self._sweep(self._services.store), name="sweep"))
 
     async def _watch(self) -> None:

@@ -8,13 +8,20 @@ from transitions import EventData
 
 from handlers.journal import Journal
 from handlers.mapping.to_response import Ending, Head, to_response
-from handlers.wire.events import Created, Queued, Terminal
+from handlers.wire.events import Created, Failed, InProgress, Queued, Terminal
 from handlers.wire.items import OutputItem
-from handlers.wire.response import Response
+from handlers.wire.response import Response, ResponseError
 from machines.driver import Driven, fire
-from machines.job import JOB, MACHINE, State
+from machines.job import FINAL, JOB, MACHINE, State
 from storage.rows import EventRow, JobRow
 from storage.store import Store
+
+ENDINGS: dict[str, str] = {
+    "completed": "response_completed",
+    "incomplete": "response_incomplete",
+    "failed": "response_failed",
+    "cancelled": "client_cancelled",
+}
 
 log = logging.getLogger("interlock.jobs")
 
@@ -40,15 +47,26 @@ class Job(Driven):
         await self.journal.put(Created(opening))
         await self.journal.put(Queued(opening))
 
+    async def beat(self) -> None:
+        """Say again that the response waits, or is being made."""
+        say = Queued if self.state is State.QUEUED else InProgress
+        await self.journal.put(say(self.resource([])))
+
     def take(self) -> None:
         """Take note that the model has begun."""
         fire(MACHINE, self, "model_taken")
 
-    async def end(self, event: str, terminal: Terminal) -> None:
+    async def end(self, terminal: Terminal) -> None:
         """Commit the terminal event and tell it to every reader."""
         self.ended = terminal.response
         await self.journal.deliver(terminal)
-        fire(MACHINE, self, event)
+        fire(MACHINE, self, ENDINGS[terminal.response.status])
+
+    async def close(self) -> None:
+        """End a job whose exchange could not, so that no reader waits for ever."""
+        if self.state not in FINAL:
+            error = ResponseError("server_error", "The server failed on this response; its log says more.")
+            await self.end(Failed(to_response(self.head, Ending(status="failed", error=error))))
 
     def resource(self, output: list[OutputItem]) -> Response:
         """Give the response as it stands, with the output items that are whole."""

@@ -59,13 +59,18 @@ class Journal:
             if self._is_closed:
                 break
             await self._news.wait()
-        if after >= len(self.told) > 0:
+        if after >= len(self.told) - 1 >= 0:
             yield self.told[-1]
 
     def close(self) -> None:
         """Nothing more will be told."""
         self._is_closed = True
         self._wake()
+
+    async def closed(self) -> None:
+        """Wait until nothing more will be told."""
+        while not self._is_closed:
+            await self._news.wait()
 
     async def first(self) -> None:
         """Return at once: a job was heard of when it was accepted."""

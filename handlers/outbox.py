@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from handlers.wire.events import Event
+from storage.rows import EventRow
 
 LIMIT = 32  # events a slow reader may be behind before the engine pauses
 PATIENCE = 30.0  # seconds a reader may stand still before it is given up
@@ -18,7 +19,7 @@ class Outbox:
     """A bounded queue of numbered events. A full one makes the exchange, and so the engine, wait for its reader."""
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self._events: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
+        self._events: asyncio.Queue[tuple[int, Event | EventRow] | None] = asyncio.Queue()
         self._limit = limit
         self._room = asyncio.Semaphore(limit)
         self._spoken = asyncio.Event()
@@ -32,6 +33,13 @@ class Outbox:
         """
         await self._with_patience(self._room.acquire())
         self._events.put_nowait((self.count, event))
+        self.count += 1
+        self._spoken.set()
+
+    async def tell(self, row: EventRow) -> None:
+        """Queue an event that has its number, as `put` does."""
+        await self._with_patience(self._room.acquire())
+        self._events.put_nowait((row.number, row))
         self.count += 1
         self._spoken.set()
 
@@ -68,7 +76,7 @@ class Outbox:
         """Wait until something was said, or nothing ever will be."""
         await self._spoken.wait()
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Event | EventRow]]:
         while (numbered := await self._events.get()) is not None:
             self._room.release()
             yield numbered

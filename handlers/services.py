@@ -4,6 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -32,6 +33,7 @@ class Services(Struct, kw_only=True):
     models: Registry
     store: Store | None
     writes: Writes = field(default_factory=Writes)
+    jobs: dict[str, Any] = field(default_factory=dict)  # background exchanges under way, by response id
     running: set[asyncio.Task[None]] = field(default_factory=set)
     exchanges: set[Driven] = field(default_factory=set)
     boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))

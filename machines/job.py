@@ -7,7 +7,7 @@ when its server died is failed by the next start.
 
 from enum import Enum
 
-from machines.table import Table, to_machine
+from machines.table import Table
 
 
 class State(Enum):
@@ -39,4 +39,4 @@ HOLDS: dict[Enum, dict[str, str | list[str]]] = {state: {"on_enter": "close_jour
 # fmt: on
 
 JOB = Table("job", State, State.QUEUED, FINAL, MOVES, HOLDS, crashed="response_failed")
-MACHINE = to_machine(JOB)
+MACHINE = JOB.machine

@@ -39,13 +39,6 @@ def end_job(cursor: DuckDBPyConnection, job: JobRow, events: Sequence[EventRow])
     return 1
 
 
-def delete_job(cursor: DuckDBPyConnection, job_id: str) -> int:
-    """Delete a job and its events, if there is one, and say how many there were. Raises duckdb.Error."""
-    cursor.execute("DELETE FROM events WHERE response_id = ?", [job_id])
-    (count,) = cursor.execute("DELETE FROM jobs WHERE id = ?", [job_id]).fetchone() or (0,)
-    return int(count)
-
-
 def sweep_jobs(cursor: DuckDBPyConnection, before: int, limit: int) -> int:
     """Delete up to `limit` expired jobs, then the events that no job has any more. Raises duckdb.Error."""
     count = delete_expired(cursor, "jobs", before, limit)

@@ -35,8 +35,18 @@ def select(cursor: DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Response
 
 
 def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
-    """Delete a response and say how many there were. Raises duckdb.Error."""
-    return _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+    """Delete all there is of a response, and say whether there was anything. Raises duckdb.Error."""
+    cursor.begin()
+    try:
+        count = _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+        count += _count(cursor.execute("DELETE FROM jobs WHERE id = ?", [response_id]))
+        cursor.execute("DELETE FROM events WHERE response_id = ?", [response_id])
+        cursor.execute("UPDATE exchanges SET response_id = NULL WHERE response_id = ?", [response_id])
+    except BaseException:
+        cursor.rollback()
+        raise
+    cursor.commit()
+    return count
 
 
 def delete_expired(cursor: DuckDBPyConnection, table: str, before: int, limit: int) -> int:

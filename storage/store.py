@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 import duckdb
 
 from storage.errors import ReadError
-from storage.opening import Database, open_database
 from storage.jobs import begin_job, end_job, select_events, select_job, select_unfinished, sweep_jobs, tell
+from storage.opening import Database, open_database
 from storage.queries import delete, delete_expired, select
 from storage.rows import Chain, Cyclic, EventRow, ExchangeRow, JobRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer

@@ -8,12 +8,14 @@ from handlers.mapping.references import to_input_id
 from handlers.mapping.to_messages import ROLES
 from handlers.mapping.to_response import to_echo
 from handlers.mapping.to_row import to_output
+from handlers.mapping.to_struct import FieldError, shown
 from handlers.wire.request import CreateResponse
 from storage.rows import ResponseRow
 
 INCOMPLETE = {"reason": "max_output_tokens"}
 # what the specification asks of an item that a client may leave out
 TEXT_PART = {"assistant": "output_text"}
+AFTER = "after"
 COMPLETED = {"status": "completed"}
 
 
@@ -42,6 +44,23 @@ def to_resource(row: ResponseRow) -> dict[str, Any]:
 def to_input_items(response_id: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Complete a response's own input items, oldest first: each has an id, whether its client gave it one or not."""
     return [_complete(response_id, index, item) for index, item in enumerate(items)]
+
+
+def to_page(items: list[dict[str, Any]], after: str | None, limit: int, *, is_descending: bool) -> dict[str, Any]:
+    """Make one page of a list. Raises FieldError if `after` is no item of it."""
+    ordered = items[::-1] if is_descending else items
+    ids = [item["id"] for item in ordered]
+    if after is not None and after not in ids:
+        raise FieldError(AFTER, f"no item of the list has the id {shown(after)}")
+    start = ids.index(after) + 1 if after is not None else 0
+    page = ordered[start : start + limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": start + limit < len(ordered),
+    }
 
 
 def _complete(response_id: str, index: int, item: dict[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,7 @@ async def dispatch(exchange: Exchange) -> str:
     async with beating(exchange):
         # the headers tell what was cached, so the first frame waits for it, though no longer than for a heartbeat
         exchange.cached_tokens = await exchange.decoding.begun()
-        if exchange.outbox.count == 0:
-            await exchange.beat()
+        await exchange.open()
         exchange.finish = await _follow(exchange, exchange.decoding, calls)
     if exchange.finish is None:
         return "stream_exhausted"
