@@ -7,7 +7,7 @@ from typing import Any
 import falcon
 import falcon.asgi
 import msgspec
-from falcon.asgi import Request, Response
+from falcon.asgi import Request, Response, WebSocket
 from falcon.media import JSONHandler
 
 from handlers.catalog import Health, ModelList
@@ -64,6 +64,8 @@ class Application(DisconnectWatch):
     def begin_drain(self, seconds: float) -> None:
         """Take no new requests; those under way that have not ended in `seconds` are ended, each with its row."""
         self._services.is_stopping = True
+        for socket in list(self._services.sockets):
+            socket.stop()
         asyncio.get_running_loop().call_later(seconds, self._stop)
 
     def _stop(self) -> None:
@@ -119,29 +121,42 @@ class Lifespan:
 
 
 class Unrouted:
-    """Requests that no resource takes: each is an exchange refused while routing."""
+    """Requests that no resource takes: each is an exchange refused while routing. A WebSocket is turned away."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def unknown(self, req: Request, resp: Response, _error: Exception, _params: Any) -> None:
-        await self._refuse(req, resp, "route_unknown")
+    async def unknown(
+        self, req: Request, resp: Response | None, _error: Exception, _params: Any, ws: WebSocket | None = None
+    ) -> None:
+        await self._refuse(req, resp or ws, "route_unknown")
 
-    async def wrong_method(self, req: Request, resp: Response, error: falcon.HTTPError, _params: Any) -> None:
+    async def wrong_method(
+        self, req: Request, resp: Response | None, error: falcon.HTTPError, _params: Any, ws: WebSocket | None = None
+    ) -> None:
         allowed = dict(error.headers or {}).get("Allow", "")
-        resp.set_header("Allow", allowed)
-        await self._refuse(req, resp, "method_not_allowed", allowed=allowed)
+        if resp is not None:
+            resp.set_header("Allow", allowed)
+        await self._refuse(req, resp or ws, "method_not_allowed", allowed=allowed)
 
-    async def malformed(self, req: Request, resp: Response, error: falcon.HTTPError, _params: Any) -> None:
-        await self._refuse(req, resp, "request_malformed", reason=str(error.description or error.status).rstrip("."))
+    async def malformed(
+        self, req: Request, resp: Response | None, error: falcon.HTTPError, _params: Any, ws: WebSocket | None = None
+    ) -> None:
+        reason = str(error.description or error.status).rstrip(".")
+        await self._refuse(req, resp or ws, "request_malformed", reason=reason)
 
-    async def crashed(self, req: Request, resp: Response, error: Exception, _params: Any) -> None:
+    async def crashed(
+        self, req: Request, resp: Response | None, error: Exception, _params: Any, ws: WebSocket | None = None
+    ) -> None:
         log.error("a resource crashed", exc_info=error)
-        await self._refuse(req, resp, "crashed")
+        await self._refuse(req, resp or ws, "crashed")
 
-    async def _refuse(self, req: Request, resp: Response, event: str, **facts: str) -> None:
+    async def _refuse(self, req: Request, reply: Response | WebSocket | None, event: str, **facts: str) -> None:
         exchange = Exchange(
             self._services, Incoming(method=req.method, path=req.path[:256], event=event, facts=facts)
         )  # fmt: skip
         start(exchange)
-        await answer(exchange, req.scope[KEY], resp)
+        if isinstance(reply, Response):
+            await answer(exchange, req.scope[KEY], reply)
+        elif reply is not None and not reply.closed:
+            await reply.close()

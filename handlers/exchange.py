@@ -9,12 +9,13 @@ from msgspec import Struct, json
 from transitions import EventData
 
 from engine.pieces import Constraint, Decoding, Finish, Grammar
-from handlers.body import Body
+from handlers.body import Body, TextBody
 from handlers.jobs import Job
 from handlers.journal import Journal
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
 from handlers.mapping.to_response import STATUS, Ending, Head, to_response, to_usage
+from handlers.mapping.to_row import Origin, to_row
 from handlers.mapping.to_tools import Toolbox
 from handlers.models import Binding, Lease, Ticket
 from handlers.outbox import Outbox
@@ -41,8 +42,9 @@ class Incoming(Struct, frozen=True, kw_only=True):
     asked: Literal["create", "count", "compact", "show", "list", "delete", "cancel"] = "create"
     owner: str = ""  # whose caches it may use
     query: Mapping[str, Any] = {}
+    local: Mapping[str, list[ResponseRow]] | None = None  # the chains of a WebSocket's own responses
     facts: dict[str, Any] = {}
-    body: Body | None = None
+    body: Body | TextBody | None = None
 
 
 class Exchange(Driven):
@@ -211,6 +213,16 @@ class Exchange(Driven):
     def release_row(self, _: EventData) -> None:
         if self._reserved is not None:
             self.services.writes.release(self._reserved)
+
+    @property
+    def is_prewarm(self) -> bool:
+        """Whether the prompt is only to be taken up, for a continuation that will come over the same WebSocket."""
+        return self.incoming.local is not None and self.request.generate is False
+
+    def to_row(self) -> ResponseRow:
+        """Make the row of the response that has ended."""
+        origin = Origin(self.binding.instance, self.services.boot_id, not self.is_prewarm)
+        return to_row(self.response, self.items, self.chain, origin, expires_at=self.expires_at or self.expiry)
 
     def trace_row(self) -> ExchangeRow:
         """Give the trace as it is kept: no content."""

@@ -3,12 +3,13 @@
 import hashlib
 from typing import Literal
 
-from falcon.asgi import Request, Response
+from falcon.asgi import Request, Response, WebSocket
 
 from handlers.body import Body
 from handlers.exchange import Exchange, Incoming
 from handlers.replies import answer
 from handlers.services import Services
+from handlers.socket import Socket
 from handlers.steps import start
 from handlers.watch import KEY
 
@@ -23,6 +24,10 @@ class Responses:
     def __init__(self, services: Services, asked: Literal["create", "count", "compact"] = "create") -> None:
         self._services = services
         self._asked = asked
+
+    async def on_websocket(self, req: Request, ws: WebSocket) -> None:
+        await ws.accept()
+        await Socket(self._services, ws, req.path, to_owner(req)).serve()
 
     async def on_post(self, req: Request, resp: Response) -> None:
         incoming = Incoming(method=req.method, path=req.path, asked=self._asked, body=Body(req), owner=to_owner(req))

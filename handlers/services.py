@@ -33,6 +33,7 @@ class Services(Struct, kw_only=True):
     models: Registry
     store: Store | None
     writes: Writes = field(default_factory=Writes)
+    sockets: set[Any] = field(default_factory=set)
     jobs: dict[str, Any] = field(default_factory=dict)  # background exchanges under way, by response id
     running: set[asyncio.Task[None]] = field(default_factory=set)
     exchanges: set[Driven] = field(default_factory=set)

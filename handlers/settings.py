@@ -44,6 +44,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     trace_retention_seconds: int = 604_800  # 0 keeps no traces
     images: str = "note"
     heartbeat_seconds: float = 10
+    socket_seconds: float = 3600  # how long a WebSocket may last
     token: str | None = None  # who sends it may change the models
 
 
@@ -138,5 +139,6 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_SWEEP_SECONDS": ("sweep_seconds", _whole),
     "INTERLOCK_TRACE_RETENTION_SECONDS": ("trace_retention_seconds", _at_least_0),
     "INTERLOCK_HEARTBEAT_SECONDS": ("heartbeat_seconds", _whole),
+    "INTERLOCK_SOCKET_SECONDS": ("socket_seconds", _whole),
     "INTERLOCK_IMAGES": ("images", partial(_word, meanings={"note": "note", "refuse": "refuse"})),
 }

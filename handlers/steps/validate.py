@@ -49,10 +49,18 @@ def _check(exchange: Exchange, decoded: Any) -> str:
     for param, reason in _unsupported(request, has_store=exchange.services.store is not None):
         exchange.facts.update(param=param, reason=reason)
         return "field_unsupported"
-    exchange.request = to_compacting(request) if exchange.incoming.asked == "compact" else request
-    if exchange.request.background:
-        exchange.table = DURABLE
+    _take(exchange, request)
     return "body_accepted"
+
+
+def _take(exchange: Exchange, request: CreateResponse) -> None:
+    if exchange.incoming.asked == "compact":
+        request = to_compacting(request)
+    if exchange.incoming.local is not None:  # a WebSocket is a stream, and dies with its reader
+        request = msgspec.structs.replace(request, stream=True, background=False)
+    if request.background:
+        exchange.table = DURABLE
+    exchange.request = request
 
 
 def _missing(decoded: dict[str, Any], *, is_optional: bool) -> str | None:
