@@ -14,10 +14,10 @@ from handlers.health import Health
 from handlers.lifespan import Lifespan
 from handlers.metrics import Exposition, Metrics
 from handlers.operators import Model
-from handlers.responses import Responses
+from handlers.responses import Cancelling, InputItems, Responses, StoredResponse
 from handlers.services import Services
 from handlers.traces import Traces
-from handlers.unrouted import Unrouted
+from handlers.unrouted import TurnedAwayError, Unrouted
 
 EXPOSED = ("X-Interlock-Exchange", "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
 
@@ -33,6 +33,11 @@ def create_app(services: Services) -> Application:
         dumps=msgspec.json.encode, loads=msgspec.json.decode
     )
     app.add_route("/v1/responses", Responses(services))
+    app.add_route("/v1/responses/input_tokens", Responses(services, "count"))
+    app.add_route("/v1/responses/compact", Responses(services, "compact"))
+    app.add_route("/v1/responses/{response_id}", StoredResponse(services))
+    app.add_route("/v1/responses/{response_id}/cancel", Cancelling(services))
+    app.add_route("/v1/responses/{response_id}/input_items", InputItems(services))
     metrics = Metrics(services)
     health = Health(services, metrics)
     app.add_route("/v1/models", ModelList(services.models))
@@ -46,6 +51,7 @@ def create_app(services: Services) -> Application:
     app.add_error_handler(falcon.HTTPRouteNotFound, unrouted.unknown)
     app.add_error_handler(falcon.HTTPMethodNotAllowed, unrouted.wrong_method)
     app.add_error_handler(Exception, unrouted.crashed)
+    app.add_error_handler(TurnedAwayError, unrouted.turned_away)
     return Application(app, services, lifespan)
 
 

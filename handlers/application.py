@@ -36,6 +36,8 @@ class Application(DisconnectWatch):
         """Take no new requests; those under way that have not ended in `seconds` are ended, each with its row."""
         loop = asyncio.get_running_loop()
         self._services.is_stopping = True
+        for socket in list(self._services.sockets):
+            socket.stop()
         self._deadline = loop.time() + seconds + LAST_WORDS_SECONDS
         loop.call_later(seconds, self._stop)
 

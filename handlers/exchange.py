@@ -1,29 +1,33 @@
 """One request: what it has learned so far, and what it holds."""
 
 import logging
+from collections.abc import AsyncIterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, json
 from transitions import EventData
 
 from engine.pieces import Constraint, Decoding, Finish, Grammar
-from handlers.body import Body
+from handlers.body import Body, TextBody
+from handlers.jobs import Job
+from handlers.journal import Journal
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
 from handlers.mapping.to_response import STATUS, Ending, Head, to_response, to_usage
+from handlers.mapping.to_row import Origin, to_row
 from handlers.mapping.to_tools import Toolbox
 from handlers.models import Binding, Lease, Ticket
 from handlers.outbox import Outbox
 from handlers.output import Output
 from handlers.services import Services
-from handlers.wire.events import Created, Event, InProgress
+from handlers.wire.events import Created, Event, InProgress, Terminal
 from handlers.wire.request import CreateResponse
 from handlers.wire.response import Response
 from machines.driver import Driven, Move, interrupt
 from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS, State
-from machines.table import Refusal
-from storage.rows import ExchangeRow, Lookup, ResponseRow
+from machines.table import Failure, Refusal
+from storage.rows import EventRow, ExchangeRow, Lookup, ResponseRow
 
 log = logging.getLogger("interlock.exchange")
 NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
@@ -35,9 +39,12 @@ class Incoming(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     event: str = "route_found"
+    asked: Literal["create", "count", "compact", "show", "list", "delete", "cancel"] = "create"
     owner: str = ""  # whose caches it may use
+    query: Mapping[str, Any] = {}
+    local: Mapping[str, list[ResponseRow]] | None = None  # the chains of a WebSocket's own responses
     facts: dict[str, Any] = {}
-    body: Body | None = None
+    body: Body | TextBody | None = None
 
 
 class Exchange(Driven):
@@ -58,6 +65,10 @@ class Exchange(Driven):
             "exchange": self.id, "method": incoming.method, "path": incoming.path, **incoming.facts,
         }  # fmt: skip
         self.outbox = Outbox()
+        self.voice: Outbox | Journal = self.outbox  # what the response is told to
+        self.job: Job | None = None
+        self.body: Any = None  # of a reply that is no response
+        self.told: AsyncIterator[EventRow] | None = None
         self.output = Output(self.new_item_id)
         self.toolbox = Toolbox([], {})
         self.constraint: Constraint | None = None
@@ -76,14 +87,38 @@ class Exchange(Driven):
 
     async def say(self, event: Event) -> None:
         """Send an event to the client, waiting while it is too far behind."""
-        await self.outbox.put(event)
+        await self.voice.put(event)
 
     async def beat(self) -> None:
         """Open the stream, or say again that the response is being made."""
+        if self.job is not None:
+            await self.job.beat()
+            return
         opening = to_response(self.head, Ending())
-        if self.outbox.count == 0:
+        if self.voice.count == 0:
             await self.say(Created(opening))
         await self.say(InProgress(opening))
+
+    async def open(self) -> None:
+        """Say that the model is at work, unless the client has heard so."""
+        if self.job is not None:
+            self.job.take()
+        if self.job is not None or self.voice.count == 0:
+            await self.beat()
+
+    async def deliver(self, terminal: Terminal) -> None:
+        """Send the terminal event and wait until it has left, or until that of a job is stored."""
+        if self.job is not None:
+            await self.job.end(terminal)
+        else:
+            await self.outbox.deliver(terminal)
+
+    async def go_on_alone(self, job: Job) -> None:
+        """Become a job: from now on the store listens, and whoever asks it. Raises WriteError."""
+        await job.begin()
+        self.job, self.voice = job, job.journal
+        self.services.jobs[job.id] = self
+        self.outbox.close()
 
     async def speak(self) -> None:
         """Send what the output has to say; whatever interrupts it, nothing is lost or said twice."""
@@ -99,7 +134,7 @@ class Exchange(Driven):
 
     def leave(self) -> None:
         """Take note that the client has gone; once its terminal event left, that changes nothing."""
-        if not self.outbox.is_delivered:
+        if self.job is None and not self.outbox.is_delivered:
             interrupt(self, "client_gone")
 
     @property
@@ -131,10 +166,17 @@ class Exchange(Driven):
         return row, row.param and row.param.format(**facts), row.message.format(**facts)
 
     @property
-    def failure(self) -> tuple[str, str]:
-        """The code and the sentence of the row that failed this exchange."""
+    def failure(self) -> tuple[Failure, str]:
+        """The row that failed this exchange, and its sentence."""
         row = DURABLE_FAILURES[self.event]  # those of the other table are among them
-        return row.code, row.message.format(**self.facts)
+        return row, row.message.format(**self.facts)
+
+    @property
+    def expiry(self) -> int:
+        """When a response that is stored now expires, in Unix seconds."""
+        asked = self.request.metadata
+        seconds = asked.get("retention_seconds") if isinstance(asked, dict) else None
+        return int(self.services.clock()) + (seconds or self.services.settings.retention_seconds)
 
     def moved(self, move: Move) -> None:
         self.services.heard(self, move)
@@ -157,9 +199,7 @@ class Exchange(Driven):
 
     def reserve_row(self, _: EventData) -> None:
         if self.head.store:
-            asked = self.request.metadata
-            seconds = asked.get("retention_seconds") if isinstance(asked, dict) else None
-            self.expires_at = int(self.services.clock()) + (seconds or self.services.settings.retention_seconds)
+            self.expires_at = self.expiry
             ends = [row.expires_at for row in self.chain if row.expires_at is not None]
             self._reserved = self.head.id
             self.services.writes.reserve(self.head.id, min([self.expires_at, *ends]))
@@ -176,6 +216,16 @@ class Exchange(Driven):
     def release_row(self, _: EventData) -> None:
         if self._reserved is not None:
             self.services.writes.release(self._reserved)
+
+    @property
+    def is_prewarm(self) -> bool:
+        """Whether the prompt is only to be taken up, for a continuation that will come over the same WebSocket."""
+        return self.incoming.local is not None and self.request.generate is False
+
+    def to_row(self) -> ResponseRow:
+        """Make the row of the response that has ended."""
+        origin = Origin(self.binding.instance, self.services.boot_id, not self.is_prewarm)
+        return to_row(self.response, self.items, self.chain, origin, expires_at=self.expires_at or self.expiry)
 
     def trace_row(self) -> ExchangeRow:
         """Give the trace as it is kept: no content."""

@@ -11,12 +11,12 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from falcon.asgi import Request, Response
+from falcon.asgi import Request, Response, WebSocket
 
 from handlers.body import Body
 from handlers.loopback import is_loopback, to_hostname
 from handlers.services import Services
-from handlers.unrouted import refuse_routing
+from handlers.unrouted import TurnedAwayError, refuse_routing
 
 HEALTH = frozenset({"/health", "/v1/health"})
 PATIENCE = 2.0  # seconds for the body of a request that is refused
@@ -43,9 +43,13 @@ class Gate:
         self._cors = services.settings.cors
         self._digests = {name: _to_digest(token) for name, token in services.settings.tokens.items()}
 
+    async def process_request_ws(self, req: Request, _: WebSocket) -> None:
+        """Judge a WebSocket before it is accepted."""
+        if refused := self._judge(req):
+            raise TurnedAwayError(refused.event, refused.facts)
+
     async def process_request(self, req: Request, resp: Response) -> None:
-        req.context.caller = None if self._digests else ""
-        refused = self._judge_token(req) if self._digests else self._judge_page(req)
+        refused = self._judge(req)
         if refused is None:
             return
         resp.complete = True
@@ -55,6 +59,10 @@ class Gate:
             async with asyncio.timeout(PATIENCE):  # a client that is still sending may not read its reply
                 await Body(req).discard()
         await refuse_routing(self._services, req, resp, refused.event, **refused.facts)
+
+    def _judge(self, req: Request) -> Refused | None:
+        req.context.caller = None if self._digests else ""
+        return self._judge_token(req) if self._digests else self._judge_page(req)
 
     def _judge_token(self, req: Request) -> Refused | None:
         token = to_token(req)

@@ -15,7 +15,7 @@ from machines.driver import interrupt
 @asynccontextmanager
 async def beating(exchange: Exchange) -> AsyncIterator[None]:
     """Say `response.in_progress` whenever nothing else was said for a heartbeat, to a stream that has not ended."""
-    if not exchange.wants_stream or exchange.outbox.is_delivered:
+    if not (exchange.wants_stream or exchange.job) or exchange.voice.is_delivered:
         yield
         return
     beats = asyncio.create_task(_beat(exchange))
@@ -31,9 +31,9 @@ async def beating(exchange: Exchange) -> AsyncIterator[None]:
 
 async def _beat(exchange: Exchange) -> None:
     while True:
-        said = exchange.outbox.count
+        said = exchange.voice.count
         await asyncio.sleep(exchange.services.settings.heartbeat_seconds)
-        if exchange.outbox.count != said:
+        if exchange.voice.count != said:
             continue
         try:
             await exchange.beat()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
+from handlers.recovery import recover
 from handlers.services import Services
 from machines.binding import State
 from storage.errors import StoreError
@@ -28,6 +29,7 @@ class Lifespan:
         task.add_done_callback(self._services.running.discard)
         self._chores.append(asyncio.create_task(self._watch(), name="watch"))
         if self._services.store is not None:
+            await recover(self._services)
             self._chores.append(asyncio.create_task(self._sweep(self._services.store), name="sweep"))
 
     async def _watch(self) -> None:

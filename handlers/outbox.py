@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from handlers.wire.events import Event
+from storage.rows import EventRow
 
 LIMIT = 32  # events a slow reader may be behind before the engine pauses
 PATIENCE = 30.0  # seconds a reader may stand still before it is given up
@@ -18,7 +19,7 @@ class Outbox:
     """A bounded queue of numbered events. A full one makes the exchange, and so the engine, wait for its reader."""
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self._events: deque[tuple[int, Event] | None] = deque()
+        self._events: deque[tuple[int, Event | EventRow] | None] = deque()
         self._limit = limit
         self._spoken = asyncio.Event()
         self._news = asyncio.Event()
@@ -35,6 +36,12 @@ class Outbox:
         self._queue((self.count, event))
         self.count += 1
 
+    async def tell(self, row: EventRow) -> None:
+        """Queue an event that has its number, as `put` does."""
+        await self._fall_below(self._limit)
+        self._queue((row.number, row))
+        self.count += 1
+
     async def deliver(self, event: Event) -> None:
         """Queue the terminal event and wait until its reader says that it left. Raises ReaderStalledError."""
         await self.put(event)
@@ -46,7 +53,7 @@ class Outbox:
             self._taken.clear()
             await _set_in_time(self._taken)
 
-    def _queue(self, numbered: tuple[int, Event] | None) -> None:
+    def _queue(self, numbered: tuple[int, Event | EventRow] | None) -> None:
         self._events.append(numbered)
         self._spoken.set()
         self._news.set()
@@ -68,11 +75,11 @@ class Outbox:
         """Wait until something was said, or nothing ever will be."""
         await self._spoken.wait()
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Event]]:
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Event | EventRow]]:
         while (numbered := await self._next()) is not None:
             yield numbered
 
-    async def _next(self) -> tuple[int, Event] | None:
+    async def _next(self) -> tuple[int, Event | EventRow] | None:
         while not self._events:
             self._news.clear()
             await self._news.wait()

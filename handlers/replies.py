@@ -1,6 +1,6 @@
 """From an exchange to its HTTP response: a refusal, a stream of frames, or one JSON body."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -8,11 +8,16 @@ import msgspec
 from falcon.asgi import Response
 
 from handlers.exchange import Exchange
-from handlers.mapping.to_row import to_session_cache
+from handlers.jobs import Job
+from handlers.mapping.compaction import to_compaction
+from handlers.mapping.to_row import to_history, to_session_cache
 from handlers.watch import Client
-from handlers.wire.events import Failed, Terminal
-from handlers.wire.sse import DONE, to_frame
+from handlers.wire.events import TERMINAL, Event, Failed, Terminal
+from handlers.wire.sse import DONE, to_frame, to_name
 from machines.exchange import REFUSALS, State
+from storage.rows import EventRow
+
+Events = AsyncIterable[tuple[int, Event | EventRow]]
 
 CLIENT_GONE = 499  # nginx's code for it; nobody is there to read this
 
@@ -26,12 +31,26 @@ async def answer(exchange: Exchange, client: Client, resp: Response) -> None:
         refuse(exchange, resp)
     elif exchange.state is State.ABANDONED:
         _end_early(exchange, resp)
+    elif exchange.body is not None:
+        resp.media = exchange.body
+    elif exchange.told is not None:
+        _stream(exchange.outbox, resp)
     else:
-        if exchange.unseen:
-            resp.set_header("X-Interlock-Warning", f"unseen parts: {len(exchange.unseen)}")
-        if exchange.cached_tokens is not None:
-            resp.set_header("X-Session-Cache", to_session_cache(exchange.cached_tokens, exchange.chain))
-        await (_stream if exchange.wants_stream else _whole)(exchange, client, resp)
+        await _respond(exchange, client, resp)
+
+
+async def _respond(exchange: Exchange, client: Client, resp: Response) -> None:
+    if exchange.unseen:
+        resp.set_header("X-Interlock-Warning", f"unseen parts: {len(exchange.unseen)}")
+    if exchange.job is not None:
+        await _accept(exchange, exchange.job, resp)
+        return
+    if exchange.cached_tokens is not None:
+        resp.set_header("X-Session-Cache", to_session_cache(exchange.cached_tokens, exchange.chain))
+    if exchange.wants_stream:
+        _stream(exchange.outbox, resp, seen=lambda: _delivered(exchange, client))
+    else:
+        await _whole(exchange, client, resp)
 
 
 def refuse(exchange: Exchange, resp: Response) -> None:
@@ -48,19 +67,32 @@ def to_error(kind: str, code: str | None, param: str | None, message: str) -> di
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-async def _stream(exchange: Exchange, client: Client, resp: Response) -> None:
+async def _accept(exchange: Exchange, job: Job, resp: Response) -> None:
+    if exchange.wants_stream:
+        _stream(_told(job), resp)
+    else:
+        resp.media = job.resource([])
+
+
+def _stream(events: Events, resp: Response, seen: Callable[[], None] = lambda: None) -> None:
     resp.content_type = "text/event-stream"
     resp.set_header("Cache-Control", "no-cache")
     resp.set_header("X-Accel-Buffering", "no")
-    resp.stream = _frames(exchange, client)
+    resp.stream = _frames(events, seen)
 
 
-async def _frames(exchange: Exchange, client: Client) -> AsyncIterator[bytes]:
-    async for number, event in exchange.outbox:
+async def _frames(events: Events, seen: Callable[[], None]) -> AsyncIterator[bytes]:
+    """Make frames; whoever asks for more after the terminal one has sent that, and `seen` hears of it."""
+    async for number, event in events:
         yield to_frame(event, number)
-        if isinstance(event, Terminal):
-            _delivered(exchange, client)
+        if to_name(event) in TERMINAL:
+            seen()
             yield DONE
+
+
+async def _told(job: Job) -> AsyncIterator[tuple[int, Event | EventRow]]:
+    async for row in job.journal.read():
+        yield row.number, row
 
 
 async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
@@ -71,6 +103,8 @@ async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
         _end_early(exchange, resp)
         return
     media: Any = event.response
+    if exchange.incoming.asked == "compact":
+        media = to_compaction(event.response, [*to_history(exchange.chain), *exchange.items])
     if isinstance(event, Failed) and event.response.error is not None:
         error = event.response.error
         resp.status = HTTPStatus.INTERNAL_SERVER_ERROR

@@ -1,30 +1,90 @@
-"""The Falcon resource of /v1/responses."""
+"""The Falcon resources of /v1/responses."""
 
 import hashlib
+from typing import Literal
 
-from falcon.asgi import Request, Response
+from falcon.asgi import Request, Response, WebSocket
 
 from handlers.body import Body
 from handlers.exchange import Exchange, Incoming
 from handlers.replies import answer
 from handlers.services import Services
+from handlers.socket import Socket
 from handlers.steps import start
 from handlers.watch import KEY
 
+LONGEST_PATH = 256  # characters that the log and a message repeat
+
+Asked = Literal["show", "list", "delete", "cancel"]
+
 
 class Responses:
-    """POST /v1/responses: one request, one exchange."""
+    """POST /v1/responses, and what takes the same body: one request, one exchange."""
+
+    def __init__(self, services: Services, asked: Literal["create", "count", "compact"] = "create") -> None:
+        self._services = services
+        self._asked = asked
+
+    async def on_websocket(self, req: Request, ws: WebSocket) -> None:
+        await ws.accept()
+        await Socket(self._services, ws, req.path, to_owner(req), to_facts(req)).serve()
+
+    async def on_post(self, req: Request, resp: Response) -> None:
+        incoming = Incoming(
+            method=req.method,
+            path=req.path,
+            asked=self._asked,
+            body=Body(req),
+            owner=to_owner(req),
+            facts=to_facts(req),
+        )
+        exchange = Exchange(self._services, incoming)
+        start(exchange)
+        await answer(exchange, req.scope[KEY], resp)
+
+
+class Stored:
+    """What is asked of one stored or background response."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def on_post(self, req: Request, resp: Response) -> None:
+    async def _ask(self, req: Request, resp: Response, asked: Asked, response_id: str) -> None:
         incoming = Incoming(
-            method=req.method, path=req.path, body=Body(req), owner=to_owner(req), facts=to_facts(req),
-        )  # fmt: skip
+            method=req.method,
+            path=req.path[:LONGEST_PATH],
+            event="stored_asked",
+            asked=asked,
+            query=req.params,
+            facts={"response_id": response_id[:LONGEST_PATH], **to_facts(req)},
+        )
         exchange = Exchange(self._services, incoming)
         start(exchange)
         await answer(exchange, req.scope[KEY], resp)
+
+
+class StoredResponse(Stored):
+    """GET and DELETE /v1/responses/{id}."""
+
+    async def on_get(self, req: Request, resp: Response, response_id: str) -> None:
+        await self._ask(req, resp, "show", response_id)
+
+    async def on_delete(self, req: Request, resp: Response, response_id: str) -> None:
+        await self._ask(req, resp, "delete", response_id)
+
+
+class Cancelling(Stored):
+    """POST /v1/responses/{id}/cancel; its body, if there is one, is of no interest."""
+
+    async def on_post(self, req: Request, resp: Response, response_id: str) -> None:
+        await self._ask(req, resp, "cancel", response_id)
+
+
+class InputItems(Stored):
+    """GET /v1/responses/{id}/input_items."""
+
+    async def on_get(self, req: Request, resp: Response, response_id: str) -> None:
+        await self._ask(req, resp, "list", response_id)
 
 
 def to_owner(req: Request) -> str:

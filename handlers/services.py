@@ -33,6 +33,8 @@ class Services(Struct, kw_only=True):
     models: Registry
     store: Store | None
     writes: Writes = field(default_factory=Writes)
+    sockets: set[Any] = field(default_factory=set)
+    jobs: dict[str, Any] = field(default_factory=dict)  # background exchanges under way, by response id
     running: set[asyncio.Task[None]] = field(default_factory=set)
     exchanges: set[Driven] = field(default_factory=set)
     boot_id: str = field(default_factory=lambda: str(uuid.uuid4()))

@@ -55,6 +55,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log: str = "text"
     tokens: dict[str, str] = {}
     cors: tuple[str, ...] = ()  # origins whose pages may ask; "*" is all of them
+    socket_seconds: float = 3600  # how long a WebSocket may last
 
 
 def default_db() -> str:
@@ -195,5 +196,6 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_TRACE_RETENTION_SECONDS": ("trace_retention_seconds", _at_least_0),
     "INTERLOCK_HEARTBEAT_SECONDS": ("heartbeat_seconds", _whole),
     "INTERLOCK_LOG": ("log", partial(_word, meanings={"text": "text", "json": "json"})),
+    "INTERLOCK_SOCKET_SECONDS": ("socket_seconds", _whole),
     "INTERLOCK_IMAGES": ("images", partial(_word, meanings={"note": "note", "refuse": "refuse"})),
 }

@@ -1,10 +1,11 @@
 """Requests that no resource takes: each is an exchange refused while routing."""
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
-from falcon.asgi import Request, Response
+from falcon.asgi import Request, Response, WebSocket
 
 from handlers.exchange import Exchange, Incoming
 from handlers.replies import answer
@@ -15,33 +16,62 @@ from handlers.watch import KEY
 log = logging.getLogger("interlock.app")
 
 
+class TurnedAwayError(Exception):
+    """A WebSocket is refused before it is accepted, by a row that leaves ROUTING."""
+
+    def __init__(self, event: str, facts: Mapping[str, Any]) -> None:
+        super().__init__(event)
+        self.event = event
+        self.facts = facts
+
+
 class Unrouted:
-    """Answers what Falcon raises: no such route, no such method there, a request that is malformed, a crash."""
+    """Answers what Falcon raises: no such route, no such method there, a request that is malformed, a crash.
+
+    A WebSocket has no reply before it is accepted: it is turned away, and the log says by which row.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def unknown(self, req: Request, resp: Response, _error: Exception, _params: Any) -> None:
-        await refuse_routing(self._services, req, resp, "route_unknown")
+    async def unknown(
+        self, req: Request, resp: Response | None, _error: Exception, _params: Any, ws: WebSocket | None = None
+    ) -> None:
+        await refuse_routing(self._services, req, resp or ws, "route_unknown")
 
-    async def wrong_method(self, req: Request, resp: Response, error: falcon.HTTPError, _params: Any) -> None:
+    async def wrong_method(
+        self, req: Request, resp: Response | None, error: falcon.HTTPError, _params: Any, ws: WebSocket | None = None
+    ) -> None:
         allowed = dict(error.headers or {}).get("Allow", "")
-        resp.set_header("Allow", allowed)
-        await refuse_routing(self._services, req, resp, "method_not_allowed", allowed=allowed)
+        if resp is not None:
+            resp.set_header("Allow", allowed)
+        await refuse_routing(self._services, req, resp or ws, "method_not_allowed", allowed=allowed)
 
-    async def malformed(self, req: Request, resp: Response, error: falcon.HTTPError, _params: Any) -> None:
+    async def malformed(
+        self, req: Request, resp: Response | None, error: falcon.HTTPError, _params: Any, ws: WebSocket | None = None
+    ) -> None:
         reason = str(error.description or error.status).rstrip(".")
-        await refuse_routing(self._services, req, resp, "request_malformed", reason=reason)
+        await refuse_routing(self._services, req, resp or ws, "request_malformed", reason=reason)
 
-    async def crashed(self, req: Request, resp: Response, error: Exception, _params: Any) -> None:
+    async def turned_away(
+        self, req: Request, resp: Response | None, error: TurnedAwayError, _params: Any, ws: WebSocket | None = None
+    ) -> None:
+        await refuse_routing(self._services, req, resp or ws, error.event, **error.facts)
+
+    async def crashed(
+        self, req: Request, resp: Response | None, error: Exception, _params: Any, ws: WebSocket | None = None
+    ) -> None:
         log.error("a resource crashed", exc_info=error)
-        await refuse_routing(self._services, req, resp, "crashed")
+        await refuse_routing(self._services, req, resp or ws, "crashed")
 
 
-async def refuse_routing(services: Services, req: Request, resp: Response, event: str, **facts: str) -> None:
+async def refuse_routing(
+    services: Services, req: Request, reply: Response | WebSocket | None, event: str, **facts: str
+) -> None:
     """Answer a request with a row that leaves ROUTING."""
-    if caller := getattr(req.context, "caller", None):
-        facts["caller"] = caller
     exchange = Exchange(services, Incoming(method=req.method, path=req.path[:256], event=event, facts=facts))
     start(exchange)
-    await answer(exchange, req.scope[KEY], resp)
+    if isinstance(reply, Response):
+        await answer(exchange, req.scope[KEY], reply)
+    elif reply is not None and not reply.closed:
+        await reply.close()

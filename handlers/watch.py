@@ -38,10 +38,6 @@ class DisconnectWatch:
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1000})
-            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

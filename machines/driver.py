@@ -79,9 +79,9 @@ async def drive(driven: Driven, steps: Mapping[Any, Step], event_for: Mapping[ty
     An interruption wins over what the step returned, for a step may learn of it itself, as one that reads does.
     """
     driven.task = asyncio.current_task()
-    table = driven.table
-    while driven.state not in table.final:
+    while driven.state not in driven.table.final:
         event = _interruption(driven) or await _happened(driven, steps[driven.state], event_for)
+        table = driven.table  # a step may have learned that another one is to be followed
         try:
             fire(table.machine, driven, _interruption(driven) or event)
         except Exception:

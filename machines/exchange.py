@@ -6,7 +6,8 @@ row is written; the row's id is reserved first, so a client that continues at on
 A response whose client left before its terminal is neither kept nor continued.
 
 With INTERLOCK_DURABLE=1 a request follows the table `durable`: the row is written first, and a response that cannot be
-kept fails. The row is held back until the terminal event has left, and deleted if it never does.
+kept fails. The row is held back until the terminal event has left, and deleted if it never does. So does every request
+for a background response, whose terminal event has left once it is stored; no client that leaves ends such a request.
 """
 
 from enum import Enum
@@ -29,12 +30,20 @@ SHARED = [
     ["write_pending",       State.RESOLVING,        State.AWAITING_WRITE],
     ["write_settled",       State.AWAITING_WRITE,   State.RESOLVING],
     ["prompt_made",         State.PREPARING,        State.QUEUED],
+    ["prompt_counted",      State.PREPARING,        State.DONE],
     ["heartbeat_due",       State.QUEUED,           State.HELD],
+    ["job_accepted",        State.QUEUED,           State.HELD],
     ["slot_granted",        [State.QUEUED, State.HELD], State.DISPATCHING],
     ["failure_sent",        State.FAILING,          State.FAILED],
-    ["client_stalled",      [State.HELD, State.DISPATCHING, State.EMITTING, State.FAILING], State.ABANDONED],
+    ["stored_asked",        State.ROUTING,          State.RETRIEVING],
+    ["stored_shown",        State.RETRIEVING,       State.DONE],
+    ["stored_deleted",      State.RETRIEVING,       State.DONE],
+    ["events_asked",        State.RETRIEVING,       State.TELLING],
+    ["events_told",         State.TELLING,          State.DONE],
+    ["client_stalled",      [State.HELD, State.DISPATCHING, State.EMITTING, State.FAILING, State.TELLING],
+                                                    State.ABANDONED],
     ["client_gone",         list(LEAVABLE),         State.ABANDONED],
-    ["crashed",             State.FAILING,          State.FAILED],
+    ["crashed",             [State.FAILING, State.TELLING], State.FAILED],
     *([event, list(refusal.states), State.REFUSED] for event, refusal in REFUSALS.items()),
 ]
 
@@ -63,7 +72,7 @@ PERSIST_FIRST = [
 ]
 
 TERMINALS = {"decode_finished": "response.completed", "token_limit_reached": "response.incomplete",
-             **dict.fromkeys(DURABLE_FAILURES, "response.failed")}
+             **dict.fromkeys(DURABLE_FAILURES, "response.failed"), "client_cancelled": "response.incomplete"}
 
 LET_GO = ["leave_slot", "release_row", "release_lease"]
 HOLDS: dict[Enum, dict[str, str | list[str]]] = {

@@ -18,6 +18,8 @@ class State(Enum):
     EMITTING = "sending the terminal event"
     FAILING = "sending the failure"
     PERSISTING = "writing the row"
+    RETRIEVING = "looking up a stored response"
+    TELLING = "telling a job's events"
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
@@ -26,9 +28,9 @@ class State(Enum):
 
 FINAL = frozenset({State.DONE, State.REFUSED, State.FAILED, State.ABANDONED})
 UNSEEN = (State.ROUTING, State.VALIDATING, State.BINDING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING,
-          State.QUEUED)  # fmt: skip
+          State.QUEUED, State.RETRIEVING)  # fmt: skip
 DURABLE_ORDER = (*UNSEEN, State.HELD, State.DISPATCHING, State.PERSISTING, State.EMITTING, State.FAILING,
-                 State.DONE, State.REFUSED, State.FAILED, State.ABANDONED)  # fmt: skip
+                 State.TELLING, State.DONE, State.REFUSED, State.FAILED, State.ABANDONED)  # fmt: skip
 # BINDING never waits; after the terminal event left, a client that leaves changes nothing
 LEAVABLE = tuple(state for state in State if state not in {*FINAL, State.BINDING, State.PERSISTING})
-WAITING = (State.VALIDATING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED)
+WAITING = (State.VALIDATING, State.RESOLVING, State.AWAITING_WRITE, State.PREPARING, State.QUEUED, State.RETRIEVING)

@@ -23,11 +23,12 @@ class Refusal(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A row that ends a response after its first frame, as `response.failed`."""
+    """A row that ends a response after its first frame, as `response.failed` unless its status is another."""
 
     states: tuple[Enum, ...]
     code: str
     message: str
+    status: str = "failed"
 
 
 @dataclass(frozen=True)

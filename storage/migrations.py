@@ -45,7 +45,30 @@ def create_exchanges(connection: DuckDBPyConnection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (create_responses, create_exchanges)
+def create_jobs(connection: DuckDBPyConnection) -> None:
+    """Make the tables of background responses and of their events."""
+    connection.execute("""
+        CREATE TABLE jobs (
+            id VARCHAR PRIMARY KEY,
+            created_at BIGINT NOT NULL,
+            expires_at BIGINT NOT NULL,
+            status VARCHAR NOT NULL,
+            response_json VARCHAR NOT NULL USING COMPRESSION uncompressed,
+            items_json VARCHAR NOT NULL USING COMPRESSION uncompressed
+        )
+    """)
+    connection.execute("""
+        CREATE TABLE events (
+            response_id VARCHAR NOT NULL,
+            number INTEGER NOT NULL,
+            name VARCHAR NOT NULL,
+            data VARCHAR NOT NULL USING COMPRESSION uncompressed,
+            PRIMARY KEY (response_id, number)
+        )
+    """)
+
+
+MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (create_responses, create_exchanges, create_jobs)
 
 
 def recorded_version(connection: DuckDBPyConnection) -> int:

@@ -1,19 +1,22 @@
-"""The statements of both tables: rows in, rows out, rows gone. Values travel as parameters only."""
+"""The statements of every table: rows in, rows out, rows gone. Values travel as parameters only."""
 
 from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
 from msgspec import Struct, convert
 
-from storage.rows import ExchangeRow, ResponseRow
+from storage.rows import EventRow, ExchangeRow, JobRow, ResponseRow
 
 FIELDS = ResponseRow.__struct_fields__
 SELECT = f"SELECT {', '.join(FIELDS)} FROM responses WHERE id IN "  # noqa: S608  the names are our own fields
-TABLES: dict[type[Struct], str] = {ResponseRow: "responses", ExchangeRow: "exchanges"}
-EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?"}
+TABLES: dict[type[Struct], str] = {
+    ResponseRow: "responses", ExchangeRow: "exchanges", JobRow: "jobs", EventRow: "events",
+}  # fmt: skip
+EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?", "jobs": "expires_at < ?"}
+Row = ResponseRow | ExchangeRow | JobRow | EventRow
 
 
-def insert(cursor: DuckDBPyConnection, rows: Sequence[ResponseRow] | Sequence[ExchangeRow]) -> None:
+def insert(cursor: DuckDBPyConnection, rows: Sequence[Row]) -> None:
     """Commit all the rows, which are of one table, or none. Raises duckdb.Error."""
     # a parameter a column: DuckDB binds one a value three times as slowly
     fields = rows[0].__struct_fields__
@@ -38,8 +41,18 @@ def select_traces(cursor: DuckDBPyConnection, known_as: str) -> list[ExchangeRow
 
 
 def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
-    """Delete a response and say how many there were. Raises duckdb.Error."""
-    return _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+    """Delete all there is of a response, and say whether there was anything. Raises duckdb.Error."""
+    cursor.begin()
+    try:
+        count = _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+        count += _count(cursor.execute("DELETE FROM jobs WHERE id = ?", [response_id]))
+        cursor.execute("DELETE FROM events WHERE response_id = ?", [response_id])
+        cursor.execute("UPDATE exchanges SET response_id = NULL WHERE response_id = ?", [response_id])
+    except BaseException:
+        cursor.rollback()
+        raise
+    cursor.commit()
+    return count
 
 
 def delete_expired(cursor: DuckDBPyConnection, table: str, before: int, limit: int) -> int:

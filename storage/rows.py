@@ -35,6 +35,26 @@ class ExchangeRow(Struct, frozen=True, kw_only=True):
     moves: str
 
 
+class JobRow(Struct, frozen=True, kw_only=True):
+    """A background response as it stands; `response_json` is the resource, and `items_json` the input it answers."""
+
+    id: str
+    created_at: int
+    expires_at: int
+    status: str
+    response_json: str
+    items_json: str
+
+
+class EventRow(Struct, frozen=True, kw_only=True):
+    """One event of a background response; `data` is what its frame carries."""
+
+    response_id: str
+    number: int
+    name: str
+    data: str
+
+
 class Chain(Struct, frozen=True):
     """A row and its ancestors, oldest first, all there and alive."""
 

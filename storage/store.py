@@ -12,9 +12,10 @@ from typing import Protocol, TypeVar
 import duckdb
 
 from storage.errors import ReadError
+from storage.jobs import begin_job, end_job, select_events, select_job, select_unfinished, sweep_jobs, tell
 from storage.opening import Database, open_database
 from storage.queries import delete, delete_expired, select, select_traces
-from storage.rows import Chain, Cyclic, ExchangeRow, Lookup, Missing, ResponseRow, TooDeep
+from storage.rows import Chain, Cyclic, EventRow, ExchangeRow, JobRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
 
 log = logging.getLogger("interlock.storage")
@@ -47,6 +48,24 @@ class Store(Protocol):
 
         Logs it if the file is lost. Raises WriteError.
         """
+
+    async def begin_job(self, job: JobRow) -> None:
+        """Return once a background response is committed. Raises WriteError."""
+
+    async def tell(self, events: list[EventRow]) -> None:
+        """Return once events of background responses are committed. Raises WriteError."""
+
+    async def end_job(self, job: JobRow, events: list[EventRow]) -> None:
+        """Return once its last events and how it ended are committed, both or neither. Raises WriteError."""
+
+    async def job(self, job_id: str, now: int) -> JobRow | None:
+        """Read a background response that has not expired. Raises ReadError."""
+
+    async def told(self, job_id: str, after: int) -> list[EventRow]:
+        """Read the events of a background response beyond a number, in order. Raises ReadError."""
+
+    async def unfinished_jobs(self) -> list[JobRow]:
+        """Read the background responses that have not ended. Raises ReadError."""
 
     def record(self, trace: ExchangeRow) -> None:
         """Keep a trace, soon; it may be dropped, and never raises."""
@@ -90,12 +109,27 @@ class DuckStore:
         return bool(await self._writer.do(partial(delete, response_id=response_id), f"{response_id} was not deleted"))
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
-        if self.has_lost_file:
-            log.error(
-                "%s is not where it was; put it back, or its rows are gone once the server stops", self._database.file
-            )
-        await self._sweep("exchanges", now - trace_retention)
-        return await self._sweep("responses", now)
+        await self._sweep(partial(delete_expired, table="exchanges", before=now - trace_retention), "exchanges")
+        await self._sweep(partial(sweep_jobs, before=now), "jobs")
+        return await self._sweep(partial(delete_expired, table="responses", before=now), "responses")
+
+    async def begin_job(self, job: JobRow) -> None:
+        await self._writer.do(partial(begin_job, job=job), f"{job.id} was not written")
+
+    async def tell(self, events: list[EventRow]) -> None:
+        await self._writer.do(partial(tell, events=events), "Events were not written")
+
+    async def end_job(self, job: JobRow, events: list[EventRow]) -> None:
+        await self._writer.do(partial(end_job, job=job, events=events), f"{job.id} was not written")
+
+    async def job(self, job_id: str, now: int) -> JobRow | None:
+        return await self._read(partial(select_job, job_id=job_id, now=now), f"{job_id!r}")
+
+    async def told(self, job_id: str, after: int) -> list[EventRow]:
+        return await self._read(partial(select_events, job_id=job_id, after=after), f"The events of {job_id!r}")
+
+    async def unfinished_jobs(self) -> list[JobRow]:
+        return await self._read(select_unfinished, "The background responses")
 
     def record(self, trace: ExchangeRow) -> None:
         self._writer.record(trace)
@@ -128,8 +162,8 @@ class DuckStore:
                 self._cursors.get().close()
             self._database.close()
 
-    async def _sweep(self, table: str, before: int) -> int:
-        portion = partial(delete_expired, table=table, before=before, limit=SWEPT_AT_ONCE)
+    async def _sweep(self, forget: Callable[..., int], table: str) -> int:
+        portion = partial(forget, limit=SWEPT_AT_ONCE)
         swept, last = 0, SWEPT_AT_ONCE
         while last == SWEPT_AT_ONCE:
             last = await self._writer.do(portion, f"The table {table} was not swept")

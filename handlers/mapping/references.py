@@ -9,11 +9,20 @@ from handlers.mapping.to_struct import FieldError, join
 from handlers.mapping.tool_gate import Fault
 
 PLACE = 2  # digits
+PREFIXES = {
+    "message": "msg", "reasoning": "rs", "function_call": "fc", "function_call_output": "fco",
+    "custom_tool_call": "ctc", "custom_tool_call_output": "ctco",
+}  # fmt: skip
 
 
 def to_item_id(prefix: str, response_id: str, index: int) -> str:
     """Make the id of a response's output item."""
     return f"{prefix}_{response_id.removeprefix('resp_')}{index:0{PLACE}x}"
+
+
+def to_input_id(kind: str, response_id: str, index: int) -> str:
+    """Make the id of an input item whose client gave it none."""
+    return f"{PREFIXES.get(kind, 'item')}_{response_id.removeprefix('resp_')}i{index:0{PLACE}x}"
 
 
 def to_references(items: list[dict[str, Any]]) -> list[str]:

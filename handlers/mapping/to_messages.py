@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import DecodeError, Struct, json
 from msgspec.structs import replace
 
+from handlers.mapping.compaction import to_summary
 from handlers.mapping.to_struct import FieldError, join, shown, to_struct
 from handlers.mapping.to_tools import to_flat
 from handlers.wire.depth import TOO_DEEP, is_too_deep
@@ -23,7 +24,7 @@ UNSEEN = {
     "input_audio": "[A sound was attached here, which this model cannot hear.]",
 }
 # what another server made opaque: to leave it out would answer another conversation
-OPAQUE = {"compaction", "compaction_summary"}
+OPAQUE = {"compaction_summary"}
 
 
 class Message(Struct):
@@ -128,6 +129,10 @@ def _fold_custom_call(messages: list[Fold], item: dict[str, Any], path: str) -> 
     _turn(messages).calls.append(InputCall(given.call_id, to_flat(given.name, given.namespace), arguments))
 
 
+def _fold_compaction(messages: list[Fold], item: dict[str, Any], path: str) -> None:
+    messages.append(Fold("system", [to_summary(item, path)]))
+
+
 def _fold_unknown(messages: list[Fold], item: dict[str, Any], path: str) -> None:
     """Keep the words of an item we do not know, and leave out one that has none."""
     if item["type"] in OPAQUE:
@@ -149,6 +154,7 @@ FOLDS: dict[str, Callable[[list[Fold], dict[str, Any], str], None]] = {
     "function_call_output": _fold_call_output,
     "custom_tool_call": _fold_custom_call,
     "custom_tool_call_output": _fold_call_output,
+    "compaction": _fold_compaction,
 }
 
 

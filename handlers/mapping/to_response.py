@@ -81,7 +81,7 @@ def to_echo(asked: CreateResponse) -> dict[str, Any]:
         "reasoning": asked.reasoning and {"effort": asked.reasoning.effort, "summary": asked.reasoning.summary},
         "max_output_tokens": asked.max_output_tokens,
         "max_tool_calls": asked.max_tool_calls,
-        "background": False,
+        "background": asked.background is True,
         "service_tier": "default",
         "metadata": asked.metadata if isinstance(asked.metadata, dict) else {},
         "safety_identifier": asked.safety_identifier,

@@ -8,7 +8,11 @@ from msgspec import Struct
 from handlers.wire.response import Response
 from storage.rows import ResponseRow
 
-ECHOED = ("temperature", "top_p", "max_output_tokens", "tools", "reasoning", "metadata")
+ECHOED = (
+    "temperature", "top_p", "max_output_tokens", "tools", "reasoning", "metadata", "tool_choice", "truncation",
+    "parallel_tool_calls", "text", "presence_penalty", "frequency_penalty", "top_logprobs", "max_tool_calls",
+    "background", "service_tier", "safety_identifier", "prompt_cache_key", "completed_at",
+)  # fmt: skip
 
 
 class Origin(Struct, frozen=True, rename="camel"):
@@ -16,6 +20,7 @@ class Origin(Struct, frozen=True, rename="camel"):
 
     model_instance_id: float
     server_boot_id: str | None = None
+    is_generated: bool = True  # false where only the prompt was taken up, so that there is no turn of the assistant
 
 
 class Reading(Struct, frozen=True):
@@ -49,9 +54,8 @@ def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
     """Make the items of a stored chain, oldest first; a turn without output is still a turn of the assistant."""
     items: list[dict[str, Any]] = []
     for row in chain:
-        silent = [{"type": "message", "role": "assistant", "content": ""}]
         items += msgspec.json.decode(row.input_json, type=list[dict[str, Any]])
-        items += to_output(row) or silent
+        items += to_output(row) or _to_silence(row)
     return items
 
 
@@ -63,6 +67,11 @@ def to_session_cache(cached_tokens: int, chain: list[ResponseRow]) -> str:
     if before is not None and cached_tokens >= before.input_tokens:
         return "hit"
     return "prefix_hit" if cached_tokens else "cold_replay"
+
+
+def _to_silence(row: ResponseRow) -> list[dict[str, Any]]:
+    is_generated = msgspec.json.decode(row.config_json, type=dict[str, Any]).get("isGenerated", True)
+    return [{"type": "message", "role": "assistant", "content": ""}] if is_generated else []
 
 
 def to_output(row: ResponseRow) -> list[dict[str, Any]]:

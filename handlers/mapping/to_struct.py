@@ -1,6 +1,7 @@
 """From decoded JSON to a Struct, with faults that name the field by its path."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,6 +29,14 @@ def to_struct(value: object, kind: type[T], path: str = "") -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise _to_fault(str(error), path) from None
+
+
+def to_query(params: Mapping[str, Any], kind: type[T]) -> T:
+    """Read the parameters of a query, which are text. Raises FieldError."""
+    try:
+        return msgspec.convert(params, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _to_fault(str(error), "") from None
 
 
 def join(path: str, *steps: str | int) -> str:

@@ -13,6 +13,7 @@ from handlers.steps.emit import emit_failure, emit_terminal
 from handlers.steps.persist import persist
 from handlers.steps.prepare import prepare
 from handlers.steps.resolve import await_write, resolve
+from handlers.steps.retrieve import retrieve, tell
 from handlers.steps.route import route
 from handlers.steps.validate import validate
 from machines.driver import drive
@@ -32,6 +33,8 @@ STEPS = {
     State.EMITTING: emit_terminal,
     State.FAILING: emit_failure,
     State.PERSISTING: persist,
+    State.RETRIEVING: retrieve,
+    State.TELLING: tell,
 }
 EVENT_FOR: dict[type[Exception], str] = {
     ReaderStalledError: "client_stalled",
@@ -48,9 +51,22 @@ async def run(exchange: Exchange) -> None:
         await drive(exchange, STEPS, EVENT_FOR)
     finally:
         exchange.services.exchanges.discard(exchange)
+        await end_job(exchange)
         exchange.outbox.close()
         exchange.report()
         keep_trace(exchange)
+
+
+async def end_job(exchange: Exchange) -> None:
+    """See that a job has ended, and leave it to the store from now on."""
+    if exchange.job is None:
+        return
+    try:
+        await exchange.job.close()
+    except Exception:
+        log.exception("%s: its job could not be ended", exchange.id)
+    finally:
+        exchange.services.jobs.pop(exchange.job.id, None)
 
 
 def keep_trace(exchange: Exchange) -> None:

@@ -1,7 +1,13 @@
 """QUEUED and HELD: a place at the model, waited for in silence or, past the first heartbeat, with the stream open."""
 
+import logging
+
 from handlers.exchange import Exchange
 from handlers.heartbeat import beating
+from handlers.jobs import Job
+from storage.errors import WriteError
+
+log = logging.getLogger("interlock.exchange")
 
 
 async def admit(exchange: Exchange) -> str:
@@ -11,14 +17,28 @@ async def admit(exchange: Exchange) -> str:
     exchange.ticket = slots.take()
     if exchange.ticket is None:
         return "queue_full"
+    if exchange.request.background:
+        return await _accept(exchange)
     # a whole reply has no heartbeat, so it waits however long it takes
     patience = exchange.services.settings.heartbeat_seconds if exchange.wants_stream else None
     return _enter(exchange) if await exchange.ticket.granted(patience) else "heartbeat_due"
 
 
+async def _accept(exchange: Exchange) -> str:
+    if exchange.services.store is None:
+        return "job_unstored"
+    try:
+        await exchange.go_on_alone(Job(exchange.head, exchange.items, exchange.expiry, exchange.services.store))
+    except WriteError as error:
+        log.warning("%s: %s", exchange.id, error, exc_info=error.__cause__)
+        return "job_unstored"
+    return "job_accepted"
+
+
 async def hold(exchange: Exchange) -> str:
     """Open the stream and keep it alive until the model is free."""
-    await exchange.beat()
+    if exchange.job is None:
+        await exchange.beat()
     async with beating(exchange):
         if exchange.ticket is not None:
             await exchange.ticket.granted()

@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from engine.pieces import Decoding, Finish, Reasoning, Text, ToolCall
 from handlers.exchange import Exchange
 from handlers.heartbeat import beating
@@ -13,17 +15,22 @@ async def dispatch(exchange: Exchange) -> str:
     """Decode, telling the client of each piece as it comes."""
     engine = exchange.binding.engine
     sampling = to_sampling(exchange.request, engine.context_length - len(exchange.prompt))
+    if exchange.is_prewarm:
+        sampling = replace(sampling, max_tokens=1)
     tools, owner = exchange.toolbox.tools or None, exchange.incoming.owner
     exchange.decoding = engine.decode(exchange.prompt, sampling, tools, grammar=exchange.grammar, owner=owner)
     calls: list[ToolCall] = []
     async with beating(exchange):
         # the headers tell what was cached, so the first frame waits for it, though no longer than for a heartbeat
         exchange.cached_tokens = await exchange.decoding.begun()
-        if exchange.outbox.count == 0:
-            await exchange.beat()
-        exchange.finish = await _follow(exchange, exchange.decoding, calls)
+        await exchange.open()
+        follow = _take_up if exchange.is_prewarm else _follow
+        exchange.finish = await follow(exchange, exchange.decoding, calls)
     if exchange.finish is None:
         return "stream_exhausted"
+    if exchange.is_prewarm:
+        exchange.finish = replace(exchange.finish, completion_tokens=0, reasoning_tokens=0)
+        return "decode_finished"
     return await ENDINGS[exchange.finish.reason](exchange, calls)
 
 
@@ -40,6 +47,12 @@ async def _follow(exchange: Exchange, decoding: Decoding, calls: list[ToolCall])
                 exchange.output.write(piece)
         await exchange.speak()
     return None
+
+
+async def _take_up(_: Exchange, decoding: Decoding, __: list[ToolCall]) -> Finish | None:
+    """Read to the end, and tell nobody: the model has then taken the prompt up."""
+    pieces = [piece async for piece in decoding]
+    return next((piece for piece in pieces if isinstance(piece, Finish)), None)
 
 
 async def _commit(exchange: Exchange, calls: list[ToolCall]) -> str:

@@ -4,7 +4,6 @@ from functools import partial
 
 from handlers.exchange import Exchange
 from handlers.heartbeat import beating
-from handlers.mapping.to_row import Origin, to_row
 
 
 async def persist(exchange: Exchange) -> str:
@@ -12,13 +11,7 @@ async def persist(exchange: Exchange) -> str:
     services = exchange.services
     if not exchange.head.store or services.store is None:
         return "row_unwanted"
-    row = to_row(
-        exchange.response,
-        exchange.items,
-        exchange.chain,
-        Origin(exchange.binding.instance, services.boot_id),
-        expires_at=exchange.expires_at,
-    )
+    row = exchange.to_row()
     retain = exchange.binding.retain()
     write = services.writes.start(row.id, partial(services.store.put, row), retain, retain.release)
     async with beating(exchange):

@@ -4,6 +4,7 @@ from engine.errors import EngineError, GrammarError, TemplateError
 from engine.pieces import Constraint
 from handlers.exchange import Exchange
 from handlers.lookup import look_up_row
+from handlers.mapping.compaction import ASK
 from handlers.mapping.references import to_references, to_resolved
 from handlers.mapping.to_constraint import to_constraint, to_format, to_grammar_fault, to_told
 from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
@@ -17,7 +18,7 @@ from storage.rows import Missing
 async def prepare(exchange: Exchange) -> str:
     """Map the chain and the input to messages, check that their calls fit, tokenize them, and compile what is asked."""
     try:
-        exchange.items = to_items(exchange.request.input or "")
+        exchange.items = to_items([] if exchange.request.input is None else exchange.request.input)
         exchange.toolbox = to_toolbox(exchange.request)
         exchange.constraint = to_constraint(exchange.request, exchange.toolbox)
         fault = await _resolve_references(exchange) or _refuse_unseen(exchange) or _map(exchange)
@@ -26,6 +27,9 @@ async def prepare(exchange: Exchange) -> str:
     except UnknownChoiceError as unknown:
         fault = "choice_unknown", {"tool": str(unknown)}
     event, facts = fault or await _render(exchange)
+    if event == "prompt_made" and exchange.incoming.asked == "count":
+        exchange.body = {"object": "response.input_tokens", "input_tokens": len(exchange.prompt)}
+        return "prompt_counted"
     if event == "prompt_made" and exchange.constraint:
         event, facts = await _constrain(exchange, exchange.constraint)
     exchange.facts.update(facts)
@@ -63,7 +67,8 @@ def _map(exchange: Exchange) -> Fault | None:
         return "call_id_missing", {}
     if exchange.chain and (fault := find_gate_fault(to_outstanding(history), new)):
         return fault
-    exchange.messages, fault = to_canonical([*history, *new])
+    asking = [Message("user", ASK)] if exchange.incoming.asked == "compact" else []
+    exchange.messages, fault = to_canonical([*history, *new, *asking])
     return fault
 
 

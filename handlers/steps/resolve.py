@@ -20,7 +20,10 @@ async def resolve(exchange: Exchange) -> str:
     if not previous:
         return "chain_absent"
     exchange.facts["previous_response_id"] = previous
-    if services.store is None:
+    if exchange.incoming.local is not None and previous in exchange.incoming.local:
+        exchange.facts["wedged"] = False
+        return _judge(exchange, Chain(exchange.incoming.local[previous]))
+    if services.store is None and exchange.incoming.local is None:
         return "store_absent"
     # asked before the store is read, or a write that lands meanwhile would look unknown
     writes = services.writes

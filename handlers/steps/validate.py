@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 
 from handlers.exchange import Exchange
+from handlers.mapping.compaction import to_compacting
 from handlers.mapping.to_struct import FieldError, to_struct
 from handlers.wire.depth import TOO_DEEP, is_too_deep
 from handlers.wire.request import CreateResponse
+from machines.exchange import DURABLE
 
 FORMATS = ("text", "json_object", "json_schema")
 RETENTION = range(60, 7776001)  # seconds
@@ -39,32 +41,43 @@ async def validate(exchange: Exchange) -> str:
 def _check(exchange: Exchange, decoded: Any) -> str:
     if not isinstance(decoded, dict):
         return "body_not_object"
-    if event := _missing(decoded) or _excess(exchange, decoded["input"]):
+    is_optional = exchange.incoming.asked != "create"
+    if event := _missing(decoded, is_optional=is_optional) or _excess(exchange, decoded.get("input")):
         return event
     request = to_struct(decoded, CreateResponse)
     if not _is_retention(request.metadata):
         return "retention_invalid"
-    for param, reason in _unsupported(request):
+    for param, reason in _unsupported(request, has_store=exchange.services.store is not None):
         exchange.facts.update(param=param, reason=reason)
         return "field_unsupported"
-    exchange.request = request
+    _take(exchange, request)
     return "body_accepted"
 
 
-def _missing(decoded: dict[str, Any]) -> str | None:
+def _take(exchange: Exchange, request: CreateResponse) -> None:
+    if exchange.incoming.asked == "compact":
+        request = to_compacting(request)
+    if exchange.incoming.local is not None:  # a WebSocket is a stream, and dies with its reader
+        request = msgspec.structs.replace(request, stream=True, background=False)
+    if request.background:
+        exchange.table = DURABLE
+    exchange.request = request
+
+
+def _missing(decoded: dict[str, Any], *, is_optional: bool) -> str | None:
     given = decoded.get("input")
     if not decoded.get("model"):
         return "model_missing"
     if given is None:
-        return "input_missing"
+        return None if is_optional and decoded.get("previous_response_id") else "input_missing"
     if not isinstance(given, str | list):
         return "input_mistyped"
     return "input_empty" if given == [] else None
 
 
-def _excess(exchange: Exchange, given: str | list[Any]) -> str | None:
+def _excess(exchange: Exchange, given: str | list[Any] | None) -> str | None:
     limit = exchange.services.settings.max_input_items
-    if isinstance(given, str) or len(given) <= limit:
+    if not isinstance(given, list) or len(given) <= limit:
         return None
     exchange.facts.update(items=len(given), limit=limit)
     return "input_too_long"
@@ -75,10 +88,11 @@ def _is_retention(metadata: Any) -> bool:
     return seconds is None or (type(seconds) is int and seconds in RETENTION)
 
 
-def _unsupported(request: CreateResponse) -> list[tuple[str, str]]:
+def _unsupported(request: CreateResponse, *, has_store: bool) -> list[tuple[str, str]]:
     form = request.text.format.type if request.text and request.text.format else "text"
+    is_unstored = request.background and (request.store is False or not has_store)
     reasons = {
-        "background": request.background and "send the request without it and wait for the answer",
+        "background": is_unstored and "a background response must be stored, and this one is not to be",
         "conversation": request.conversation is not None and "use previous_response_id",
         "prompt": request.prompt is not None and "send the prompt's text as instructions or input",
         "text.format": form not in FORMATS and f"use one of {', '.join(FORMATS)}",

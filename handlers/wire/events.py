@@ -21,6 +21,12 @@ class InProgress(Struct, frozen=True, tag="response.in_progress"):
     response: Response
 
 
+class Queued(Struct, frozen=True, tag="response.queued"):
+    """The response waits for the model."""
+
+    response: Response
+
+
 class ItemAdded(Struct, frozen=True, tag="response.output_item.added"):
     """An output item begins."""
 
@@ -161,7 +167,7 @@ class Failed(Struct, frozen=True, tag="response.failed"):
 
 Terminal = Completed | Incomplete | Failed
 Event = (
-    Created | InProgress | ItemAdded | ItemDone | PartAdded | TextDelta | TextDone | PartDone
+    Created | InProgress | Queued | ItemAdded | ItemDone | PartAdded | TextDelta | TextDone | PartDone
     | SummaryPartAdded | SummaryDelta | SummaryDone | SummaryPartDone | ArgumentsDelta | ArgumentsDone
     | InputDelta | InputDone | Terminal
 )  # fmt: skip

@@ -60,6 +60,7 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     include: list[str] | None = None
     reasoning: Reasoning | None = None
     background: bool | None = None
+    generate: bool | None = None  # of a WebSocket's frame: false only takes the prompt up
     # refused when present: to ignore them would answer another conversation
     conversation: Any = None
     prompt: Any = None

@@ -14,6 +14,7 @@ LIMIT = 100
 TEXT = "x" * LIMIT * CHARACTERS_A_TOKEN
 SHORT, LONG = ([{"role": "user", "content": text}] for text in ("x", TEXT))
 TOOL = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
+REFUSING = "{{ raise_exception('No tools here.') }}"
 CALLING = [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": TEXT}}}]}]
 
 
@@ -72,4 +73,4 @@ async def test_whatever_makes_a_conversation_long_is_counted(lanes, conversation
 @pytest.mark.parametrize("limit", [1, 1_000_000])
 async def test_a_template_that_refuses_is_told_of(lanes, limit):
     with pytest.raises(TemplateError, match="No tools here"):
-        await lanes.run(to_prompt, limit, make_tokenizer(), [{"role": "tool", "content": "42"}])
+        await lanes.run(to_prompt, limit, make_tokenizer(REFUSING), [{"role": "user", "content": "42"}])

@@ -1,0 +1,81 @@
+"""From a stored row back to the resource that the client was sent, and to the list of its input items."""
+
+from typing import Any
+
+import msgspec
+
+from handlers.mapping.references import to_input_id
+from handlers.mapping.to_messages import ROLES
+from handlers.mapping.to_response import to_echo
+from handlers.mapping.to_row import to_output
+from handlers.mapping.to_struct import FieldError, shown
+from handlers.wire.request import CreateResponse
+from storage.rows import ResponseRow
+
+INCOMPLETE = {"reason": "max_output_tokens"}
+# what the specification asks of an item that a client may leave out
+TEXT_PART = {"assistant": "output_text"}
+AFTER = "after"
+COMPLETED = {"status": "completed"}
+
+
+def to_resource(row: ResponseRow) -> dict[str, Any]:
+    """Build the resource of a stored response; what an older server did not store has its default."""
+    config = msgspec.json.decode(row.config_json, type=dict[str, Any])
+    echo = to_echo(CreateResponse())
+    return {
+        "id": row.id,
+        "object": "response",
+        "created_at": row.created_at,
+        "completed_at": config.get("completed_at", row.created_at if row.status == "completed" else None),
+        "status": row.status,
+        "incomplete_details": INCOMPLETE if row.status == "incomplete" else None,
+        "error": None,
+        "model": row.model,
+        "previous_response_id": row.previous_response_id,
+        "instructions": row.instructions,
+        "output": to_output(row),
+        "usage": msgspec.json.decode(row.usage_json),
+        "store": True,
+        **{name: config.get(name, default) for name, default in echo.items()},
+    }
+
+
+def to_input_items(response_id: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Complete a response's own input items, oldest first: each has an id, whether its client gave it one or not."""
+    return [_complete(response_id, index, item) for index, item in enumerate(items)]
+
+
+def to_page(items: list[dict[str, Any]], after: str | None, limit: int, *, is_descending: bool) -> dict[str, Any]:
+    """Make one page of a list. Raises FieldError if `after` is no item of it."""
+    ordered = items[::-1] if is_descending else items
+    ids = [item["id"] for item in ordered]
+    if after is not None and after not in ids:
+        raise FieldError(AFTER, f"no item of the list has the id {shown(after)}")
+    start = ids.index(after) + 1 if after is not None else 0
+    page = ordered[start : start + limit]
+    return {
+        "object": "list",
+        "data": page,
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+        "has_more": start + limit < len(ordered),
+    }
+
+
+def _complete(response_id: str, index: int, item: dict[str, Any]) -> dict[str, Any]:
+    whole = {key: value for key, value in item.items() if value is not None}
+    if not isinstance(whole.get("id"), str):
+        whole["id"] = to_input_id(str(item["type"]), response_id, index)
+    if item["type"] == "message":
+        whole = {**COMPLETED, **whole, "content": _to_parts(whole)}
+    return whole
+
+
+def _to_parts(message: dict[str, Any]) -> Any:
+    content, role = message.get("content"), message.get("role")
+    if not isinstance(content, str):
+        return content if content is not None else []
+    kind = TEXT_PART.get(ROLES.get(str(role), "user"), "input_text")
+    part: dict[str, Any] = {"type": kind, "text": content}
+    return [part | ({"annotations": [], "logprobs": []} if kind == "output_text" else {})]

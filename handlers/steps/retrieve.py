@@ -1,0 +1,160 @@
+"""RETRIEVING and TELLING: what is stored of a response, what a job has come to, and all that is asked of either."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from handlers.exchange import Exchange
+from handlers.lookup import look_up_row
+from handlers.mapping.to_stored import to_input_items, to_page, to_resource
+from handlers.mapping.to_struct import FieldError, to_query
+from machines.driver import interrupt
+from storage.errors import ReadError, WriteError
+from storage.rows import EventRow, JobRow, Missing, ResponseRow
+
+log = logging.getLogger("interlock.exchange")
+
+Found = Exchange | JobRow | ResponseRow
+
+
+class Showing(Struct, frozen=True, kw_only=True):
+    """The query of GET /v1/responses/{id}."""
+
+    stream: bool = False
+    starting_after: Annotated[int, Meta(ge=-1)] = -1
+
+
+class Listing(Struct, frozen=True, kw_only=True):
+    """The query of a list: `limit` items beyond the one with id `after`."""
+
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    order: Literal["asc", "desc"] = "desc"
+
+
+async def retrieve(exchange: Exchange) -> str:
+    """Find the response, and do with it what was asked."""
+    try:
+        return await _retrieve(exchange)
+    except FieldError as wrong:
+        exchange.facts.update(param=wrong.param, reason=wrong.reason)
+        return "field_invalid"
+    except (ReadError, WriteError) as error:
+        log.warning("%s: %s", exchange.id, error, exc_info=error.__cause__)
+        return "response_unreadable" if isinstance(error, ReadError) else "response_undeleted"
+
+
+async def tell(exchange: Exchange) -> str:
+    """Tell a job's events, those that are there and those to come."""
+    if exchange.told is not None:
+        async for row in exchange.told:
+            await exchange.outbox.tell(row)
+    return "events_told"
+
+
+async def _retrieve(exchange: Exchange) -> str:
+    services, response_id = exchange.services, exchange.facts["response_id"]
+    if services.is_stopping:
+        return "server_stopping"
+    if not await services.writes.settled(response_id, services.settings.write_wait_ms / 1000):
+        return "response_unsettled"
+    found = await find(exchange, response_id)
+    return "response_unknown" if found is None else await ASKED[exchange.incoming.asked](exchange, found)
+
+
+async def find(exchange: Exchange, response_id: str) -> Found | None:
+    """Look among the jobs under way, those that ended, and the stored responses. Raises ReadError."""
+    services = exchange.services
+    if response_id in services.jobs:
+        running: Exchange = services.jobs[response_id]
+        return running
+    if services.store is None:
+        return None
+    row = await look_up_row(services, response_id)
+    return await services.store.job(response_id, int(services.clock())) or (None if isinstance(row, Missing) else row)
+
+
+async def _show(exchange: Exchange, found: Found) -> str:
+    asked = to_query(exchange.incoming.query, Showing)
+    if not asked.stream:
+        exchange.body = to_body(found)
+        return "stored_shown"
+    if isinstance(found, ResponseRow):
+        exchange.facts["cannot"] = "has no events to stream"
+        return "not_background"
+    exchange.told = to_told(exchange, found, asked.starting_after)
+    return "events_asked"
+
+
+async def _list(exchange: Exchange, found: Found) -> str:
+    asked = to_query(exchange.incoming.query, Listing)
+    items = to_input_items(exchange.facts["response_id"], to_given(found))
+    exchange.body = to_page(items, asked.after, asked.limit, is_descending=asked.order == "desc")
+    return "stored_shown"
+
+
+async def _cancel(exchange: Exchange, found: Found) -> str:
+    if isinstance(found, ResponseRow):
+        exchange.facts["cannot"] = "cannot be cancelled"
+        return "not_background"
+    await stop(found)
+    exchange.body = to_body(found)
+    return "stored_shown"
+
+
+async def _delete(exchange: Exchange, found: Found) -> str:
+    services, response_id = exchange.services, exchange.facts["response_id"]
+    await stop(found)
+    services.writes.give_up(response_id)
+    if services.store is not None:
+        await services.store.delete(response_id)
+    exchange.body = {"id": response_id, "object": "response.deleted", "deleted": True}
+    return "stored_deleted"
+
+
+async def stop(found: Found) -> None:
+    """Cancel a job that is under way, and wait until it has ended; one that nears its end may still complete."""
+    if isinstance(found, Exchange) and found.job is not None:
+        interrupt(found, "client_cancelled")
+        await found.job.journal.closed()
+
+
+def to_body(found: Found) -> Any:
+    """Make the resource of what was found."""
+    match found:
+        case JobRow():
+            return msgspec.Raw(found.response_json.encode())
+        case ResponseRow():
+            return to_resource(found)
+    return found.job and found.job.resource(found.output.items)
+
+
+def to_given(found: Found) -> list[dict[str, Any]]:
+    """Give the input items of what was found."""
+    if isinstance(found, Exchange):
+        return found.items
+    text = found.items_json if isinstance(found, JobRow) else found.input_json
+    return msgspec.json.decode(text, type=list[dict[str, Any]])
+
+
+async def to_told(exchange: Exchange, found: Exchange | JobRow, after: int) -> AsyncIterator[EventRow]:
+    """Give a job's events beyond a number, and its last one in any case."""
+    if isinstance(found, Exchange) and found.job is not None:
+        async for row in found.job.journal.read(after):
+            yield row
+        return
+    store = exchange.services.store
+    stored = await store.told(exchange.facts["response_id"], -1) if store else []
+    for row in [row for row in stored if row.number > after] or stored[-1:]:
+        yield row
+
+
+ASKED: dict[str, Callable[[Exchange, Found], Awaitable[str]]] = {
+    "show": _show,
+    "list": _list,
+    "cancel": _cancel,
+    "delete": _delete,
+}

@@ -1,0 +1,69 @@
+"""The statements of background responses and their events. Values travel as parameters only."""
+
+from collections.abc import Sequence
+
+from duckdb import DuckDBPyConnection
+from msgspec import convert
+
+from storage.queries import delete_expired, insert
+from storage.rows import EventRow, JobRow
+
+JOB_FIELDS, EVENT_FIELDS = JobRow.__struct_fields__, EventRow.__struct_fields__
+SELECT_JOBS = f"SELECT {', '.join(JOB_FIELDS)} FROM jobs WHERE "  # noqa: S608  the names are our own fields
+SELECT_EVENTS = f"SELECT {', '.join(EVENT_FIELDS)} FROM events WHERE "  # noqa: S608
+
+
+def begin_job(cursor: DuckDBPyConnection, job: JobRow) -> int:
+    """Commit a job that has begun. Raises duckdb.Error."""
+    insert(cursor, [job])
+    return 1
+
+
+def tell(cursor: DuckDBPyConnection, events: Sequence[EventRow]) -> int:
+    """Commit events, all or none. Raises duckdb.Error."""
+    insert(cursor, events)
+    return len(events)
+
+
+def end_job(cursor: DuckDBPyConnection, job: JobRow, events: Sequence[EventRow]) -> int:
+    """Commit the last events of a job and how it ended, both or neither. Raises duckdb.Error."""
+    cursor.begin()
+    try:
+        insert(cursor, events)
+        ended = [job.status, job.response_json, job.id]
+        cursor.execute("UPDATE jobs SET status = ?, response_json = ? WHERE id = ?", ended)
+    except BaseException:
+        cursor.rollback()
+        raise
+    cursor.commit()
+    return 1
+
+
+def sweep_jobs(cursor: DuckDBPyConnection, before: int, limit: int) -> int:
+    """Delete up to `limit` expired jobs, then the events that no job has any more. Raises duckdb.Error."""
+    count = delete_expired(cursor, "jobs", before, limit)
+    if count:
+        cursor.execute("DELETE FROM events WHERE response_id NOT IN (SELECT id FROM jobs)")
+    return count
+
+
+def select_job(cursor: DuckDBPyConnection, job_id: str, now: int) -> JobRow | None:
+    """Read a job that has not expired. Raises duckdb.Error."""
+    found = cursor.execute(f"{SELECT_JOBS} id = ? AND expires_at > ?", [job_id, now]).fetchone()
+    return None if found is None else to_job(found)
+
+
+def select_unfinished(cursor: DuckDBPyConnection) -> list[JobRow]:
+    """Read the jobs that were under way when their server ended. Raises duckdb.Error."""
+    return [to_job(row) for row in cursor.execute(f"{SELECT_JOBS} status IN ('queued', 'in_progress')").fetchall()]
+
+
+def select_events(cursor: DuckDBPyConnection, job_id: str, after: int) -> list[EventRow]:
+    """Read the events of a job beyond a number, in order. Raises duckdb.Error."""
+    found = cursor.execute(f"{SELECT_EVENTS} response_id = ? AND number > ? ORDER BY number", [job_id, after])
+    return [convert(dict(zip(EVENT_FIELDS, row, strict=True)), EventRow) for row in found.fetchall()]
+
+
+def to_job(values: Sequence[object]) -> JobRow:
+    """Make a row of what was read."""
+    return convert(dict(zip(JOB_FIELDS, values, strict=True)), JobRow)
