@@ -1,5 +1,6 @@
 """VALIDATING: from bytes to a request that asks only for what is served."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -43,16 +44,28 @@ def _check(exchange: Exchange, decoded: Any) -> str:
         return "body_not_object"
     if event := _missing(decoded, is_optional=exchange.incoming.asked != "create"):
         return event
-    request = to_struct(decoded, CreateResponse)
+    request = ASKED[exchange.incoming.asked](to_struct(decoded, CreateResponse))
     if not _is_retention(request.metadata):
         return "retention_invalid"
     for param, reason in _unsupported(request, has_store=exchange.services.store is not None):
         exchange.facts.update(param=param, reason=reason)
         return "field_unsupported"
-    exchange.request = to_compacting(request) if exchange.incoming.asked == "compact" else request
+    exchange.request = request
     if exchange.request.background:
         exchange.table = DURABLE
     return "body_accepted"
+
+
+def to_counted(request: CreateResponse) -> CreateResponse:
+    """Make a request of which only the prompt is wanted."""
+    return msgspec.structs.replace(request, background=False)
+
+
+ASKED: dict[str, Callable[[CreateResponse], CreateResponse]] = {
+    "create": lambda request: request,
+    "count": to_counted,
+    "compact": to_compacting,
+}
 
 
 def _missing(decoded: dict[str, Any], *, is_optional: bool) -> str | None:
