@@ -1,8 +1,8 @@
 """One request: what it has learned so far, and what it holds."""
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from functools import cached_property
+from collections.abc import AsyncGenerator, Mapping
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from msgspec import Struct, json
@@ -10,7 +10,7 @@ from transitions import EventData
 
 from engine.pieces import Constraint, Decoding, Finish, Grammar
 from handlers.body import Body, TextBody
-from handlers.jobs import Job
+from handlers.jobs import Job, Keeping
 from handlers.journal import Journal
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
@@ -28,6 +28,7 @@ from machines.driver import Driven, Move, interrupt
 from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS, State
 from machines.table import Failure, Refusal
 from storage.rows import EventRow, ExchangeRow, Lookup, ResponseRow
+from storage.store import Store
 
 log = logging.getLogger("interlock.exchange")
 NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
@@ -39,7 +40,7 @@ class Incoming(Struct, frozen=True, kw_only=True):
     method: str
     path: str
     event: str = "route_found"
-    asked: Literal["create", "count", "compact", "show", "list", "delete", "cancel"] = "create"
+    asked: Literal["create", "talk", "count", "compact", "show", "list", "delete", "cancel"] = "create"
     owner: str = ""  # whose caches it may use
     query: Mapping[str, Any] = {}
     local: Mapping[str, list[ResponseRow]] | None = None  # the chains of a WebSocket's own responses
@@ -68,7 +69,7 @@ class Exchange(Driven):
         self.voice: Outbox | Journal = self.outbox  # what the response is told to
         self.job: Job | None = None
         self.body: Any = None  # of a reply that is no response
-        self.told: AsyncIterator[EventRow] | None = None
+        self.told: AsyncGenerator[EventRow] | None = None
         self.output = Output(self.new_item_id)
         self.toolbox = Toolbox([], {})
         self.constraint: Constraint | None = None
@@ -102,8 +103,8 @@ class Exchange(Driven):
     async def open(self) -> None:
         """Say that the model is at work, unless the client has heard so."""
         if self.job is not None:
-            self.job.take()
-        if self.job is not None or self.voice.count == 0:
+            await self.job.take()
+        elif self.voice.count == 0:
             await self.beat()
 
     async def deliver(self, terminal: Terminal) -> None:
@@ -113,11 +114,15 @@ class Exchange(Driven):
         else:
             await self.outbox.deliver(terminal)
 
-    async def go_on_alone(self, job: Job) -> None:
-        """Become a job: from now on the store listens, and whoever asks it. Raises WriteError."""
+    async def go_on_alone(self, store: Store) -> None:
+        """Become a job: from now on the store listens, and whoever asks it. Raises WriteError and TimeoutError."""
+        jobs, patience = self.services.jobs, self.services.settings.persist_wait_ms / 1000
+        forget = partial(jobs.pop, self.head.id, None)
+        keeping = Keeping(store=store, expiry=lambda: self.expiry, patience=patience, forget=forget)
+        job = Job(self.head, self.items, keeping)
+        jobs[job.id] = self  # before the store has it, or it would be taken for one that a crash left behind
         await job.begin()
         self.job, self.voice = job, job.journal
-        self.services.jobs[job.id] = self
         self.outbox.close()
 
     async def speak(self) -> None:
@@ -239,7 +244,7 @@ class Exchange(Driven):
             event=self.event,
             status=REFUSALS[self.event].status.value if self.state is State.REFUSED else None,
             model=self.facts.get("model"),
-            response_id=self.facts.get("response_id"),
+            response_id=self.head.id if hasattr(self, "head") else None,
             moves=json.encode(moves).decode(),
         )
 

@@ -5,7 +5,7 @@ A reader is told only what the store has, so one that comes back after a crash n
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from handlers.wire.events import Event
 from handlers.wire.sse import to_data, to_name
@@ -14,91 +14,95 @@ from storage.rows import EventRow
 
 log = logging.getLogger("interlock.journal")
 
-LIMIT = 1000  # events that may wait for the store before the engine has to
-
 Commit = Callable[[list[EventRow]], Awaitable[None]]
 
 
 class Journal:
-    """Stands where other exchanges have an outbox. `commit` keeps events, `end` the last one and the job's end."""
+    """Stands where other exchanges have an outbox. `commit` keeps events; the last one is kept with the job's end."""
 
-    def __init__(self, response_id: str, commit: Commit, end: Commit) -> None:
-        self.count = 0
-        self.told: list[EventRow] = []
-        self.is_delivered = False
+    def __init__(self, response_id: str, commit: Commit) -> None:
+        self.rows: list[EventRow] = []
+        self.stored = 0  # so many of them are committed
+        self.told = 0  # so many may be read
+        self.readers = 0
+        self.is_delivered = False  # the last event is among them
         self._id = response_id
-        self._commit, self._end = commit, end
-        self._waiting: list[EventRow] = []
+        self._commit = commit
         self._committing: asyncio.Task[None] | None = None
         self._is_closed = False
         self._news = asyncio.Event()
 
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        return len(self.rows)
+
+    @property
+    def unstored(self) -> list[EventRow]:
+        """The events that are not committed."""
+        return self.rows[self.stored :]
+
     async def put(self, event: Event) -> None:
-        """Give an event its number and have it committed, waiting while too many others wait for that."""
+        """Give an event its number and have it committed soon; what could not be committed is tried with the next."""
         self._add(event)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all(), name=f"journal of {self._id}")
-        if len(self._waiting) >= LIMIT:
-            await asyncio.shield(self._committing)
 
-    async def deliver(self, event: Event) -> None:
-        """Commit the terminal event, after all others, together with the end of the job."""
-        if self._committing is not None:
-            await asyncio.shield(self._committing)
+    def end(self, event: Event) -> None:
+        """Give the last event its number; who commits the end of the job commits what is left."""
         self._add(event)
-        await self._keep(self._end)
         self.is_delivered = True
 
-    async def read(self, after: int = -1) -> AsyncIterator[EventRow]:
-        """Give the events beyond a number, as they come, and always the last one."""
+    async def settled(self) -> None:
+        """Wait until no commit is under way."""
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+
+    async def read(self, after: int = -1) -> AsyncGenerator[EventRow]:
+        """Give the events beyond a number, as they come, and the last one in any case."""
         place = after + 1
-        while True:
-            while place < len(self.told):
-                yield self.told[place]
-                place += 1
-            if self._is_closed:
-                break
-            await self._news.wait()
-        if after >= len(self.told) - 1 >= 0:
-            yield self.told[-1]
+        self.readers += 1
+        try:
+            while not self._is_closed or place < self.told:
+                while place < self.told:
+                    yield self.rows[place]
+                    place += 1
+                if not self._is_closed:
+                    await self._news.wait()
+        finally:
+            self.readers -= 1
+        if after >= self.count - 1:
+            yield self.rows[-1]
 
     def close(self) -> None:
-        """Nothing more will be told."""
+        """Tell all there is, committed or not: readers are better told than left waiting. Nothing more will follow."""
         self._is_closed = True
-        self._wake()
+        self._tell(self.count)
 
     async def closed(self) -> None:
         """Wait until nothing more will be told."""
         while not self._is_closed:
             await self._news.wait()
 
-    async def first(self) -> None:
-        """Return at once: a job was heard of when it was accepted."""
-
     def _add(self, event: Event) -> None:
-        row = EventRow(
-            response_id=self._id, number=self.count, name=to_name(event), data=to_data(event, self.count).decode()
-        )
-        self.count += 1
-        self._waiting.append(row)
+        data = to_data(event, self.count).decode()
+        self.rows.append(EventRow(response_id=self._id, number=self.count, name=to_name(event), data=data))
 
     async def _commit_all(self) -> None:
         try:
-            while self._waiting:
-                await self._keep(self._commit)
+            while self.unstored and not self.is_delivered:
+                rows = self.unstored
+                await self._commit(rows)
+                self.stored += len(rows)
+                self._tell(self.stored)
+        except WriteError as error:
+            log.warning("events of %s could not be stored yet: %s", self._id, error, exc_info=error.__cause__)
+        except Exception:
+            log.exception("events of %s could not be stored yet", self._id)
         finally:
             self._committing = None
 
-    async def _keep(self, commit: Commit) -> None:
-        rows, self._waiting = self._waiting, []
-        try:
-            await commit(rows)
-        except WriteError as error:
-            # whoever reads now is better told than left waiting; a later reader will miss these
-            log.warning("events of %s could not be stored: %s", self._id, error, exc_info=error.__cause__)
-        self.told += rows
-        self._wake()
-
-    def _wake(self) -> None:
+    def _tell(self, count: int) -> None:
+        self.told = max(self.told, count)
         news, self._news = self._news, asyncio.Event()
         news.set()

@@ -29,7 +29,7 @@ class Lifespan:
         task.add_done_callback(self._services.running.discard)
         self._chores.append(asyncio.create_task(self._watch(), name="watch"))
         if self._services.store is not None:
-            await recover(self._services)
+            await recover(self._services, self._services.store)
             self._chores.append(asyncio.create_task(self._sweep(self._services.store), name="sweep"))
 
     async def _watch(self) -> None:
@@ -42,10 +42,17 @@ class Lifespan:
         while True:
             await asyncio.sleep(settings.sweep_seconds)
             self._services.writes.sweep()
+            await self._end_jobs(store)
             try:
                 await store.sweep(int(self._services.clock()), settings.trace_retention_seconds)
             except StoreError as error:
                 log.warning("expired rows could not be deleted: %s", error, exc_info=error.__cause__)
+
+    async def _end_jobs(self, store: Store) -> None:
+        for exchange in list(self._services.jobs.values()):
+            if exchange.job is not None and exchange.job.is_final:
+                await exchange.job.keep()
+        await recover(self._services, store)
 
     async def _load(self) -> None:
         models = self._services.models

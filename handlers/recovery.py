@@ -1,4 +1,4 @@
-"""What a start makes of the background responses that were under way when their server ended."""
+"""What becomes of the background responses that were under way when their server ended."""
 
 import logging
 from typing import Any
@@ -12,7 +12,7 @@ from handlers.mapping.to_stored import to_resource
 from handlers.services import Services
 from handlers.wire.sse import to_terminal_data
 from machines.driver import Driven, fire
-from machines.job import JOB, MACHINE, State
+from machines.job import FINAL, JOB, MACHINE, State
 from storage.errors import StoreError
 from storage.rows import EventRow, JobRow, Missing
 from storage.store import Store
@@ -39,25 +39,28 @@ class LeftJob(Driven):
         """Nobody reads it yet."""
 
 
-async def recover(services: Services) -> None:
-    """Give each job that was left under way its end: that of its row, if it has one, or a failure."""
-    if services.store is None:
-        return
+async def recover(services: Services, store: Store) -> None:
+    """Give each job that a crash left under way its end; what cannot be read or written is left for the next time."""
     try:
-        for job in await services.store.unfinished_jobs():
-            await _end(services, services.store, job)
+        left = await store.unfinished_jobs()
     except StoreError as error:
-        log.warning("background responses of the last run could not be ended: %s", error, exc_info=error.__cause__)
+        log.warning("background responses could not be looked through: %s", error, exc_info=error.__cause__)
+        return
+    for job in left:
+        try:
+            if job.id not in services.jobs:
+                await end_left(services, store, job)
+        except Exception:
+            log.exception("%s was left under way and could not be ended", job.id)
 
 
-async def _end(services: Services, store: Store, job: JobRow) -> None:
-    row = await look_up_row(services, job.id)
-    resource: dict[str, Any]
-    if isinstance(row, Missing):
-        resource = {**msgspec.json.decode(job.response_json), "status": "failed", "error": ERROR}
-    else:
-        resource = to_resource(row)
+async def end_left(services: Services, store: Store, job: JobRow) -> JobRow:
+    """End a job that no exchange makes: as its row says, if it has one, or as a failure. Raises StoreError."""
     left = LeftJob(job)
+    if left.state in FINAL:
+        return job
+    row = await look_up_row(services, job.id)
+    resource = _failed(job) if isinstance(row, Missing) else to_resource(row)
     if left.state is State.QUEUED and resource["status"] != "failed":
         fire(MACHINE, left, "model_taken")
     fire(MACHINE, left, ENDINGS[resource["status"]])
@@ -65,6 +68,16 @@ async def _end(services: Services, store: Store, job: JobRow) -> None:
     name = f"response.{resource['status']}"
     number = told[-1].number + 1 if told else 0
     data = to_terminal_data(name, resource, number).decode()
-    ended = replace(job, status=left.state.value, response_json=msgspec.json.encode(resource).decode())
+    ended = replace(
+        job,
+        status=left.state.value,
+        response_json=msgspec.json.encode(resource).decode(),
+        expires_at=int(services.clock()) + job.expires_at - job.created_at,
+    )
     await store.end_job(ended, [EventRow(response_id=job.id, number=number, name=name, data=data)])
-    log.info("%s was under way when the server ended; it is now %s", job.id, left.state.value)
+    log.warning("%s was left under way; it is now %s", job.id, left.state.value)
+    return ended
+
+
+def _failed(job: JobRow) -> dict[str, Any]:
+    return {**msgspec.json.decode(job.response_json), "status": "failed", "error": ERROR}

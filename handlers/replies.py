@@ -1,6 +1,7 @@
 """From an exchange to its HTTP response: a refusal, a stream of frames, or one JSON body."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any
 
@@ -91,8 +92,9 @@ async def _frames(events: Events, seen: Callable[[], None]) -> AsyncIterator[byt
 
 
 async def _told(job: Job) -> AsyncIterator[tuple[int, Event | EventRow]]:
-    async for row in job.journal.read():
-        yield row.number, row
+    async with aclosing(job.journal.read()) as told:
+        async for row in told:
+            yield row.number, row
 
 
 async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:

@@ -52,7 +52,7 @@ class Stored:
     async def _ask(self, req: Request, resp: Response, asked: Asked, response_id: str) -> None:
         incoming = Incoming(
             method=req.method,
-            path=req.path[:LONGEST_PATH],
+            path=req.uri_template or "",
             event="stored_asked",
             asked=asked,
             query=req.params,

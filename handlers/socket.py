@@ -122,6 +122,7 @@ class Socket:
     def _to_incoming(self, frame: str | None) -> Incoming:
         return Incoming(
             method="WEBSOCKET",
+            asked="talk",
             path=self._path,
             event="socket_expired" if frame is None else to_event(frame),
             owner=self._owner,

@@ -233,6 +233,14 @@ class Writes:
         """Give what may still write the row, whatever has become of its id."""
         return [running for running, write in self.running.items() if write.id == response_id]
 
+    def discard(self, response_id: str) -> bool:
+        """Forget a row that could not be written, for nobody wants it; False if none is kept that may be found."""
+        write = self.known.get(response_id)
+        if write is None or write.state is not State.FAILED or self.provisional.hides(response_id):
+            return False
+        write.move("row_given_up")
+        return True
+
     def give_up(self, response_id: str) -> None:
         """Forget a row that could not be written."""
         write = self.known.get(response_id)

@@ -22,8 +22,7 @@ REFUSALS = {
                                   "A server without tokens answers no page of {origin!r}, unless INTERLOCK_CORS names "
                                   "that origin."),
     "route_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
-                                  "There is no {method} {path}; this server has POST /v1/responses, GET /v1/models and "
-                                  "GET /health."),
+                                  "There is no {method} {path}; the README lists the routes."),
     "method_not_allowed": Refusal((State.ROUTING,), HTTPStatus(405), IRE, None, None,
                                   "Method not allowed: {path} takes {allowed}."),
     "trace_unknown":      Refusal((State.ROUTING,), HTTPStatus(404), "not_found_error", None, None,
@@ -86,6 +85,10 @@ REFUSALS = {
     "write_wedged":       Refusal((State.RESOLVING,), HTTPStatus(503), "storage_timeout", None,
                                   "previous_response_id",
                                   "The write of {previous_response_id!r} is stuck; retry with the same id.",
+                                  retry_after=5),
+    "job_under_way":      Refusal((State.RESOLVING,), HTTPStatus(503), "server_error", "response_in_progress",
+                                  "previous_response_id",
+                                  "Response {previous_response_id!r} is still being made; retry when it has ended.",
                                   retry_after=5),
     "binding_changed":    Refusal((State.RESOLVING, State.QUEUED), HTTPStatus(400), IRE, None, "model",
                                   "Model {model!r} was replaced while the request waited; retry."),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from duckdb import DuckDBPyConnection
 from msgspec import convert
 
-from storage.queries import delete_expired, insert
+from storage.queries import UNFINISHED, delete_expired, insert
 from storage.rows import EventRow, JobRow
 
 JOB_FIELDS, EVENT_FIELDS = JobRow.__struct_fields__, EventRow.__struct_fields__
@@ -26,24 +26,28 @@ def tell(cursor: DuckDBPyConnection, events: Sequence[EventRow]) -> int:
 
 
 def end_job(cursor: DuckDBPyConnection, job: JobRow, events: Sequence[EventRow]) -> int:
-    """Commit the last events of a job and how it ended, both or neither. Raises duckdb.Error."""
+    """Commit the last events of a job and how it ended, both or neither; of one that was deleted, neither.
+
+    Raises duckdb.Error.
+    """
     cursor.begin()
     try:
-        insert(cursor, events)
-        ended = [job.status, job.response_json, job.id]
-        cursor.execute("UPDATE jobs SET status = ?, response_json = ? WHERE id = ?", ended)
+        ended = [job.status, job.response_json, job.expires_at, job.id]
+        cursor.execute("UPDATE jobs SET status = ?, response_json = ?, expires_at = ? WHERE id = ?", ended)
+        is_there = cursor.execute("SELECT count(*) FROM jobs WHERE id = ?", [job.id]).fetchone() == (1,)
+        if is_there and events:
+            insert(cursor, events)
     except BaseException:
         cursor.rollback()
         raise
     cursor.commit()
-    return 1
+    return int(is_there)
 
 
 def sweep_jobs(cursor: DuckDBPyConnection, before: int, limit: int) -> int:
-    """Delete up to `limit` expired jobs, then the events that no job has any more. Raises duckdb.Error."""
+    """Delete up to `limit` jobs that ended and expired, then the events of jobs that are gone. Raises duckdb.Error."""
     count = delete_expired(cursor, "jobs", before, limit)
-    if count:
-        cursor.execute("DELETE FROM events WHERE response_id NOT IN (SELECT id FROM jobs)")
+    cursor.execute("DELETE FROM events WHERE response_id NOT IN (SELECT id FROM jobs)")
     return count
 
 
@@ -55,7 +59,7 @@ def select_job(cursor: DuckDBPyConnection, job_id: str, now: int) -> JobRow | No
 
 def select_unfinished(cursor: DuckDBPyConnection) -> list[JobRow]:
     """Read the jobs that were under way when their server ended. Raises duckdb.Error."""
-    return [to_job(row) for row in cursor.execute(f"{SELECT_JOBS} status IN ('queued', 'in_progress')").fetchall()]
+    return [to_job(row) for row in cursor.execute(SELECT_JOBS + UNFINISHED).fetchall()]
 
 
 def select_events(cursor: DuckDBPyConnection, job_id: str, after: int) -> list[EventRow]:

@@ -12,7 +12,8 @@ SELECT = f"SELECT {', '.join(FIELDS)} FROM responses WHERE id IN "  # noqa: S608
 TABLES: dict[type[Struct], str] = {
     ResponseRow: "responses", ExchangeRow: "exchanges", JobRow: "jobs", EventRow: "events",
 }  # fmt: skip
-EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?", "jobs": "expires_at < ?"}
+UNFINISHED = "(status = 'queued' OR status = 'in_progress')"
+EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?", "jobs": f"expires_at < ? AND NOT {UNFINISHED}"}
 Row = ResponseRow | ExchangeRow | JobRow | EventRow
 
 

@@ -25,11 +25,12 @@ class Call:
         self._gone = asyncio.Event()
         self._told = asyncio.Event()
         self._wrote = asyncio.Condition()
+        path, _, query = path.partition("?")
         given = {"host": "localhost", "content-length": str(len(body)), **headers}
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "server": ("localhost", 80),
-            "client": ("127.0.0.1", 1), "headers": [(k.lower().encode(), v.encode()) for k, v in given.items()],
+            "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
+            "server": ("localhost", 80), "client": ("127.0.0.1", 1), "headers": [(k.lower().encode(), v.encode()) for k, v in given.items()],
         }  # fmt: skip
         self.task = asyncio.create_task(app(scope, self._receive, self._send))
 

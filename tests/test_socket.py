@@ -227,7 +227,10 @@ async def test_a_stopping_server_lets_the_response_end_and_then_closes(conductor
 
 async def test_a_connection_that_has_lasted_long_enough_is_told_so_and_closed(engine, store):
     services = to_services(engine, store, Settings(socket_seconds=0.01))
-    async with ASGIConductor(create_app(services)) as conductor, conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws:
+    async with (
+        ASGIConductor(create_app(services)) as conductor,
+        conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws,
+    ):
         last = (await Talk(ws).hear())[-1]
         with pytest.raises(WebSocketDisconnected):
             await ws.receive_text()

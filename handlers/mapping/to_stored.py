@@ -10,6 +10,7 @@ from handlers.mapping.to_response import to_echo
 from handlers.mapping.to_row import to_output
 from handlers.mapping.to_struct import FieldError, shown
 from handlers.wire.request import CreateResponse
+from handlers.wire.response import Response
 from storage.rows import ResponseRow
 
 INCOMPLETE = {"reason": "max_output_tokens"}
@@ -23,7 +24,7 @@ def to_resource(row: ResponseRow) -> dict[str, Any]:
     """Build the resource of a stored response; what an older server did not store has its default."""
     config = msgspec.json.decode(row.config_json, type=dict[str, Any])
     echo = to_echo(CreateResponse())
-    return {
+    resource = {
         "id": row.id,
         "object": "response",
         "created_at": row.created_at,
@@ -39,6 +40,7 @@ def to_resource(row: ResponseRow) -> dict[str, Any]:
         "store": True,
         **{name: config.get(name, default) for name, default in echo.items()},
     }
+    return {name: resource[name] for name in Response.__struct_fields__}
 
 
 def to_input_items(response_id: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:

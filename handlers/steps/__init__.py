@@ -42,6 +42,8 @@ EVENT_FOR: dict[type[Exception], str] = {
     ReadError: "chain_unreadable",
 }
 
+JOBS_KEPT = 64  # jobs held in memory for their ends could not be stored
+
 log = logging.getLogger("interlock.exchange")
 
 
@@ -58,15 +60,15 @@ async def run(exchange: Exchange) -> None:
 
 
 async def end_job(exchange: Exchange) -> None:
-    """See that a job has ended, and leave it to the store from now on."""
+    """See that a job has ended. One whose end is not stored yet stays known, unless too many do."""
     if exchange.job is None:
         return
-    try:
-        await exchange.job.close()
-    except Exception:
-        log.exception("%s: its job could not be ended", exchange.id)
-    finally:
-        exchange.services.jobs.pop(exchange.job.id, None)
+    await exchange.job.close()
+    jobs = exchange.services.jobs
+    unstored = [response_id for response_id, made in jobs.items() if made.job and made.job.is_final]
+    for response_id in unstored[:-JOBS_KEPT]:
+        log.error("the end of %s is given up: %d others could not be stored since", response_id, JOBS_KEPT)
+        del jobs[response_id]
 
 
 def keep_trace(exchange: Exchange) -> None:

@@ -4,7 +4,6 @@ import logging
 
 from handlers.exchange import Exchange
 from handlers.heartbeat import beating
-from handlers.jobs import Job
 from storage.errors import WriteError
 
 log = logging.getLogger("interlock.exchange")
@@ -28,9 +27,9 @@ async def _accept(exchange: Exchange) -> str:
     if exchange.services.store is None:
         return "job_unstored"
     try:
-        await exchange.go_on_alone(Job(exchange.head, exchange.items, exchange.expiry, exchange.services.store))
-    except WriteError as error:
-        log.warning("%s: %s", exchange.id, error, exc_info=error.__cause__)
+        await exchange.go_on_alone(exchange.services.store)
+    except (WriteError, TimeoutError) as error:
+        log.warning("%s: the job was not stored: %s", exchange.id, error, exc_info=error.__cause__)
         return "job_unstored"
     return "job_accepted"
 

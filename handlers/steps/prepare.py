@@ -27,7 +27,7 @@ async def prepare(exchange: Exchange) -> str:
     except UnknownChoiceError as unknown:
         fault = "choice_unknown", {"tool": str(unknown)}
     event, facts = fault or await _render(exchange)
-    if event == "prompt_made" and exchange.incoming.asked == "count":
+    if event in {"prompt_made", "prompt_too_long"} and exchange.incoming.asked == "count":
         exchange.body = {"object": "response.input_tokens", "input_tokens": len(exchange.prompt)}
         return "prompt_counted"
     if event == "prompt_made" and exchange.constraint:

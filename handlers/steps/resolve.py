@@ -29,11 +29,18 @@ async def resolve(exchange: Exchange) -> str:
     writes = services.writes
     if exchange.probed is None and (writes.is_pending(previous) or writes.retry(previous)):
         return "write_pending"
+    if is_under_way(services.jobs.get(previous)):
+        return "job_under_way"
     exchange.facts["wedged"] = writes.is_wedged(previous)
     found = exchange.probed or await probe(exchange)
     if not services.models.is_current(exchange.request.model or "", exchange.binding):
         return "binding_changed"
     return _judge(exchange, found)
+
+
+def is_under_way(made: Exchange | None) -> bool:
+    """Tell whether a background response has not come to its end."""
+    return made is not None and made.job is not None and not made.job.is_final
 
 
 def _judge(exchange: Exchange, found: Lookup) -> str:

@@ -1,7 +1,8 @@
 """RETRIEVING and TELLING: what is stored of a response, what a job has come to, and all that is asked of either."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ from handlers.exchange import Exchange
 from handlers.lookup import look_up_row
 from handlers.mapping.to_stored import to_input_items, to_page, to_resource
 from handlers.mapping.to_struct import FieldError, to_query
+from handlers.recovery import end_left
 from machines.driver import interrupt
 from storage.errors import ReadError, WriteError
 from storage.rows import EventRow, JobRow, Missing, ResponseRow
@@ -42,39 +44,58 @@ async def retrieve(exchange: Exchange) -> str:
     except FieldError as wrong:
         exchange.facts.update(param=wrong.param, reason=wrong.reason)
         return "field_invalid"
-    except (ReadError, WriteError) as error:
+    except WriteError as error:
         log.warning("%s: %s", exchange.id, error, exc_info=error.__cause__)
-        return "response_unreadable" if isinstance(error, ReadError) else "response_undeleted"
+        return "response_undeleted" if exchange.incoming.asked == "delete" else "response_unsettled"
+    except (ReadError, msgspec.MsgspecError) as error:
+        log.warning("%s: %s", exchange.id, error, exc_info=error.__cause__)
+        return "response_unreadable"
 
 
 async def tell(exchange: Exchange) -> str:
     """Tell a job's events, those that are there and those to come."""
     if exchange.told is not None:
-        async for row in exchange.told:
-            await exchange.outbox.tell(row)
+        async with aclosing(exchange.told) as told:
+            async for row in told:
+                await exchange.outbox.tell(row)
     return "events_told"
 
 
 async def _retrieve(exchange: Exchange) -> str:
-    services, response_id = exchange.services, exchange.facts["response_id"]
+    services, response_id, asked = exchange.services, exchange.facts["response_id"], exchange.incoming.asked
     if services.is_stopping:
         return "server_stopping"
-    if not await services.writes.settled(response_id, services.settings.write_wait_ms / 1000):
-        return "response_unsettled"
-    found = await find(exchange, response_id)
-    return "response_unknown" if found is None else await ASKED[exchange.incoming.asked](exchange, found)
+    if asked == "delete" and services.writes.discard(response_id):
+        return await _erase(exchange, is_known=True)
+    found = await _find_job(exchange, response_id)
+    if found is None:
+        is_settled = await _settle(exchange, response_id)
+        row = await look_up_row(services, response_id)
+        if isinstance(row, Missing):
+            return "response_unknown" if is_settled else "response_unsettled"
+        found = row
+    return await ASKED[asked](exchange, found)
 
 
-async def find(exchange: Exchange, response_id: str) -> Found | None:
-    """Look among the jobs under way, those that ended, and the stored responses. Raises ReadError."""
+async def _find_job(exchange: Exchange, response_id: str) -> Found | None:
+    """Look among the jobs under way and those that ended. Raises StoreError."""
     services = exchange.services
-    if response_id in services.jobs:
-        running: Exchange = services.jobs[response_id]
+    running: Exchange | None = services.jobs.get(response_id)
+    if running is not None and running.job is not None:
         return running
     if services.store is None:
         return None
-    row = await look_up_row(services, response_id)
-    return await services.store.job(response_id, int(services.clock())) or (None if isinstance(row, Missing) else row)
+    job = await services.store.job(response_id, int(services.clock()))
+    # one that nobody makes was left behind
+    return None if job is None else await end_left(services, services.store, job)
+
+
+async def _settle(exchange: Exchange, response_id: str) -> bool:
+    """Wait for a write under way, try one again that failed, and tell whether the store must have the row."""
+    services = exchange.services
+    if services.writes.is_pending(response_id) or services.writes.retry(response_id):
+        return await services.writes.settled(response_id, services.settings.write_wait_ms / 1000)
+    return not services.writes.is_wedged(response_id)
 
 
 async def _show(exchange: Exchange, found: Found) -> str:
@@ -85,7 +106,7 @@ async def _show(exchange: Exchange, found: Found) -> str:
     if isinstance(found, ResponseRow):
         exchange.facts["cannot"] = "has no events to stream"
         return "not_background"
-    exchange.told = to_told(exchange, found, asked.starting_after)
+    exchange.told = await _read(exchange, found, asked.starting_after)
     return "events_asked"
 
 
@@ -106,13 +127,19 @@ async def _cancel(exchange: Exchange, found: Found) -> str:
 
 
 async def _delete(exchange: Exchange, found: Found) -> str:
-    services, response_id = exchange.services, exchange.facts["response_id"]
     await stop(found)
-    services.writes.give_up(response_id)
+    if not await _settle(exchange, exchange.facts["response_id"]):
+        return "response_unsettled"
+    return await _erase(exchange)
+
+
+async def _erase(exchange: Exchange, *, is_known: bool = False) -> str:
+    services, response_id = exchange.services, exchange.facts["response_id"]
     if services.store is not None:
-        await services.store.delete(response_id)
+        is_known = await services.store.delete(response_id) or is_known
+    services.jobs.pop(response_id, None)
     exchange.body = {"id": response_id, "object": "response.deleted", "deleted": True}
-    return "stored_deleted"
+    return "stored_deleted" if is_known else "response_unknown"
 
 
 async def stop(found: Found) -> None:
@@ -140,15 +167,17 @@ def to_given(found: Found) -> list[dict[str, Any]]:
     return msgspec.json.decode(text, type=list[dict[str, Any]])
 
 
-async def to_told(exchange: Exchange, found: Exchange | JobRow, after: int) -> AsyncIterator[EventRow]:
-    """Give a job's events beyond a number, and its last one in any case."""
+async def _read(exchange: Exchange, found: Exchange | JobRow, after: int) -> AsyncGenerator[EventRow]:
+    """Give a job's events beyond a number, and its last one in any case. Raises ReadError."""
     if isinstance(found, Exchange) and found.job is not None:
-        async for row in found.job.journal.read(after):
-            yield row
-        return
+        return found.job.journal.read(after)
     store = exchange.services.store
     stored = await store.told(exchange.facts["response_id"], -1) if store else []
-    for row in [row for row in stored if row.number > after] or stored[-1:]:
+    return _replay([row for row in stored if row.number > after] or stored[-1:])
+
+
+async def _replay(rows: list[EventRow]) -> AsyncGenerator[EventRow]:
+    for row in rows:
         yield row
 
 

@@ -1,5 +1,6 @@
 """VALIDATING: from bytes to a request that asks only for what is served."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -41,27 +42,37 @@ async def validate(exchange: Exchange) -> str:
 def _check(exchange: Exchange, decoded: Any) -> str:
     if not isinstance(decoded, dict):
         return "body_not_object"
-    is_optional = exchange.incoming.asked != "create"
+    is_optional = exchange.incoming.asked in {"count", "compact"}
     if event := _missing(decoded, is_optional=is_optional) or _excess(exchange, decoded.get("input")):
         return event
-    request = to_struct(decoded, CreateResponse)
+    request = ASKED[exchange.incoming.asked](to_struct(decoded, CreateResponse))
     if not _is_retention(request.metadata):
         return "retention_invalid"
     for param, reason in _unsupported(request, has_store=exchange.services.store is not None):
         exchange.facts.update(param=param, reason=reason)
         return "field_unsupported"
-    _take(exchange, request)
+    exchange.request = request
+    if exchange.request.background:
+        exchange.table = DURABLE
     return "body_accepted"
 
 
-def _take(exchange: Exchange, request: CreateResponse) -> None:
-    if exchange.incoming.asked == "compact":
-        request = to_compacting(request)
-    if exchange.incoming.local is not None:  # a WebSocket is a stream, and dies with its reader
-        request = msgspec.structs.replace(request, stream=True, background=False)
-    if request.background:
-        exchange.table = DURABLE
-    exchange.request = request
+def to_counted(request: CreateResponse) -> CreateResponse:
+    """Make a request of which only the prompt is wanted."""
+    return msgspec.structs.replace(request, background=False)
+
+
+def to_spoken(request: CreateResponse) -> CreateResponse:
+    """Make a WebSocket's request, which is a stream and dies with its reader."""
+    return msgspec.structs.replace(request, stream=True, background=False)
+
+
+ASKED: dict[str, Callable[[CreateResponse], CreateResponse]] = {
+    "create": lambda request: request,
+    "count": to_counted,
+    "compact": to_compacting,
+    "talk": to_spoken,
+}
 
 
 def _missing(decoded: dict[str, Any], *, is_optional: bool) -> str | None:
