@@ -139,7 +139,9 @@ def _fold_unknown(messages: list[Fold], item: dict[str, Any], path: str) -> None
         raise FieldError(join(path, "type"), f"items of type {shown(item['type'])} cannot be read by this server")
     if isinstance(item.get("content"), str | list):
         role = item.get("role")
-        _fold_message(messages, {**item, "role": role if role in ROLES else "assistant"}, path)
+        _fold_message(
+            messages, {**item, "role": role if isinstance(role, str) and role in ROLES else "assistant"}, path
+        )
 
 
 def _fold_call_output(messages: list[Fold], item: dict[str, Any], path: str) -> None:

@@ -92,6 +92,13 @@ def test_a_template_is_given_calls_with_decoded_arguments():
     ]
 
 
+@pytest.mark.parametrize("role", [[], {}, None, "narrator"])
+def test_the_words_of_an_unknown_item_are_the_assistants_whatever_its_role(role):
+    item = {"type": "agent_message", "role": role, "content": "Noted."}
+
+    assert to_chat(messages(item), None) == [{"role": "assistant", "content": "Noted."}]
+
+
 @pytest.mark.parametrize(
     ("item", "param", "reason"),
     [
