@@ -1,11 +1,12 @@
 """From a row of log probabilities to the tokens a client asked to see."""
 
-from collections.abc import Callable
 from functools import cache
 from itertools import product
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
 from mlx_lm.tokenizer_utils import SPMStreamingDetokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -17,18 +18,25 @@ SPACE = "\N{LOWER ONE EIGHTH BLOCK}".encode()  # how SentencePiece spells it
 
 def to_chosen(tokenizer: Any, token: int, logprobs: mx.array, likeliest: int) -> ChosenToken:
     """Tell of the chosen token, and of the `likeliest` ones at its place, the likeliest first."""
-    logprobs = logprobs.astype(mx.float32)
-    logprobs -= mx.logsumexp(logprobs)  # a model in half precision leaves them up to some percent off
-    ids: list[int] = []
-    if likeliest := min(likeliest, logprobs.size):
-        found = mx.argpartition(-logprobs, kth=likeliest - 1)[:likeliest]
-        ids = found[mx.argsort(-logprobs[found])].tolist()  # type: ignore[assignment]
-    values: list[float] = mx.maximum(logprobs[mx.array([token, *ids])], LEAST).tolist()  # type: ignore[assignment]
+    row = to_row(logprobs)
+    count = min(likeliest, row.size)
+    found = np.argpartition(-row, count - 1)[:count] if count else np.arange(0)
+    ids = [token, *found[np.argsort(-row[found])].tolist()]
+    values = np.maximum(row[ids], LEAST).tolist()
     chosen, *others = (
         LikelyToken(spelled.decode("utf-8", "replace"), value, list(spelled))
-        for spelled, value in zip((to_bytes(tokenizer, id_) for id_ in (token, *ids)), values, strict=True)
+        for spelled, value in zip((to_bytes(tokenizer, id_) for id_ in ids), values, strict=True)
     )
     return ChosenToken(chosen.token, chosen.logprob, chosen.bytes, others)
+
+
+def to_row(logprobs: mx.array) -> npt.NDArray[np.float32]:
+    """Take log probabilities out of MLX, where the next token is being computed already."""
+    if logprobs.dtype == mx.float32:
+        return np.asarray(logprobs)
+    row: npt.NDArray[np.float32] = np.asarray(logprobs.astype(mx.float32))
+    row -= np.log(np.exp(row).sum())  # half precision leaves them up to some percent off
+    return row
 
 
 def to_bytes(tokenizer: Any, token: int) -> bytes:
@@ -46,9 +54,6 @@ def to_bytes(tokenizer: Any, token: int) -> bytes:
 @cache
 def _bytes_of() -> dict[str, bytes]:
     return {char: bytes([byte]) for byte, char in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
-
-
-TRIMS: tuple[Callable[[bytes], bytes], ...] = (bytes, bytes.lstrip)  # the markers may have dropped leading whitespace
 
 
 class Attribution:
@@ -69,11 +74,15 @@ class Attribution:
 
     def take(self, text: str) -> list[ChosenToken]:
         """Give the tokens of a text, without those before it that showed nothing."""
+        if not self._waiting:
+            self._held = b""
+            return []
         waiting, self._waiting = self._waiting, []
         said = text.encode()
-        for trimmed, first in product(TRIMS, range(len(waiting) + 1)):
+        for is_trimmed, first in product((False, True), range(len(waiting) + 1)):
             spelled = b"".join(bytes(chosen.bytes) for chosen in waiting[first:])
-            start = trimmed(spelled if first else self._held + spelled)
+            start = spelled if first else self._held + spelled
+            start = start.lstrip() if is_trimmed else start
             if start.startswith(said):
                 self._held = start[len(said) :]
                 return waiting[first:]

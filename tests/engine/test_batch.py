@@ -232,6 +232,25 @@ async def test_a_decode_that_cannot_be_cut_is_not_set_aside(name):
     assert slow.tokens == Stepped(make_model(name)).answer(some_tokens(20), greedy(20)).tokens
 
 
+async def test_a_decode_begun_again_while_its_reader_is_behind_says_the_same(llama):
+    plain = Stepped(llama).answer(some_tokens(90), greedy(20))
+    stepped = Stepped(llama)
+    slow, other = stepped.decode(some_tokens(90), greedy(20)), stepped.decode(some_tokens(5), greedy(20))
+    while len(slow.channel._unread) < 2:
+        stepped.step()
+
+    stepped.batch.survive(MemoryError())
+    slow.channel._capacity = 2
+    stepped.run(other)
+    while not slow.channel._is_closed:
+        stepped.step()
+        if slow.channel.is_aside:
+            slow.read()
+    slow.read()
+
+    assert slow.tokens == plain.tokens
+
+
 # Breaking
 
 
