@@ -26,14 +26,12 @@ def codex(server, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     home.mkdir()
-    (home / "config.toml").write_text(config)
     path = f"{installed.MODULES / '.bin'}:{node.parent}:{os.environ['PATH']}"
 
-    def run(command, **changes):
-        (home / "config.toml").write_text(config.replace('"qwen"', json.dumps(changes.get("model", "qwen"))))
-        return installed.run(
-            "bash", "-c", command, cwd=work, PATH=path, HOME=str(home), CODEX_HOME=str(home), TMPDIR=str(tmp_path)
-        )  # fmt: skip
+    def run(command, code=0, model="qwen"):
+        (home / "config.toml").write_text(config.replace('"qwen"', json.dumps(model)))
+        env = {"PATH": path, "HOME": str(home), "CODEX_HOME": str(home), "TMPDIR": str(tmp_path)}
+        return installed.run("bash", "-c", command, cwd=work, code=code, **env)
 
     run.work = work
     return run

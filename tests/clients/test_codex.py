@@ -31,6 +31,13 @@ def test_a_conversation_of_three_turns_with_a_command(codex):
     assert usage[1]["reasoning_output_tokens"] == 2
 
 
+def test_a_model_that_is_not_there_ends_the_turn_at_once(codex, server):
+    log = codex("codex exec --json --skip-git-repo-check 'Say hello.' </dev/null", code=1, model="nowhere")
+
+    assert "is not loaded; the models are: qwen." in json.loads(log.splitlines()[-1])["error"]["message"]
+    assert "".join(server.log).count("model='nowhere': refused by model_unknown") == 1
+
+
 def _requests(server):
     return [line for line in server.log if "POST '/v1/responses'" in line]
 
