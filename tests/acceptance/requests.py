@@ -51,12 +51,12 @@ ANSWERED = {
         say("assistant", "Hello Ada, nice to meet you."),
         say("user", "What is my name?"),
     ],
-    "file-input": [
-        say("user", [
-            {"type": "input_text", "text": "Say hello."},
-            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjQK"},
-        ])
-    ],
 }  # fmt: skip
+A_FILE = [
+    say("user", [
+        {"type": "input_text", "text": "Say hello."},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjQK"},
+    ])
+]  # fmt: skip
 COUNTING = [say("user", "Count from 1 to 5.")]
 FORECAST = [say("user", "What is the weather in Oslo?")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.acceptance.requests import ANSWERED, COUNTING, FORECAST, WEATHER, say
+from tests.acceptance.requests import A_FILE, ANSWERED, COUNTING, FORECAST, WEATHER, say
 from tests.openapi import wire
 
 
@@ -20,6 +20,13 @@ def test_streaming_response(asked):
     assert events[-1]["type"] == "response.completed"
     assert events[-1]["response"]["status"] == "completed"
     assert events[-1]["response"]["output"]
+
+
+def test_file_input(sensible):
+    answer = sensible.ask(input=A_FILE)
+
+    assert answer["status"] == "completed"
+    assert answer["output"][-1]["content"][0]["text"] == "Hello to you."
 
 
 def test_previous_response_id(sensible):

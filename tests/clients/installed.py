@@ -28,11 +28,11 @@ def find_node() -> Path:
     return _find(FOLDER / "python/bin/node")
 
 
-def run(*command: str | Path, program: str = "", cwd: Path = ROOT, **env: str) -> str:
-    """Run a client, its program on standard input; gives what it prints."""
+def run(*command: str | Path, program: str = "", cwd: Path = ROOT, code: int = 0, **env: str) -> str:
+    """Run a client, its program on standard input, until it ends with `code`; gives what it prints."""
     outside = {"input": program, "cwd": cwd, "env": to_env(**env), "timeout": PATIENCE}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, **outside)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode == code, ended.stdout + ended.stderr
     return ended.stdout
 
 

@@ -15,18 +15,36 @@ from openai.types.responses import CompactedResponse, Response, ResponseStreamEv
 from pydantic import TypeAdapter
 
 Schema = dict[str, Any]
+FUNCTION = {"$ref": "#/components/schemas/FunctionTool"}
 AMENDED: dict[str, Schema] = {
     # the document knows functions only; other tools are echoed as they came
     "Tool": {
         "anyOf": [
-            {"$ref": "#/components/schemas/FunctionTool"},
+            FUNCTION,
             {"type": "object", "required": ["type"], "properties": {"type": {"not": {"const": "function"}}}},
         ]
+    },
+    "FunctionToolChoice": {
+        "type": "object",
+        "required": ["type", "name"],
+        "properties": {"type": {"enum": ["function", "custom"]}},
+    },
+    "CustomCall": {
+        "type": "object",
+        "required": ["type", "id", "call_id", "name", "input", "status"],
+        "properties": {"type": {"const": "custom_tool_call"}, "input": {"type": "string"}},
+    },
+    # its schema may only be null there, so that no answer could say what it was held to
+    "JsonSchemaResponseFormat": {
+        "type": "object",
+        "required": ["type", "name", "description", "schema", "strict"],
+        "properties": {"type": {"const": "json_schema"}, "schema": {"type": "object"}},
     },
     # `minimal` stands among the descriptions and not in the list; `max` is the client's
     "ReasoningEffortEnum": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]},
 }
-TOOLS = {"function", "namespace", "custom", "web_search"}
+# free-form tools are the client's, and not in the document
+UNDOCUMENTED = {"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"}
 
 
 def check_reply(status: int, content_type: str, text: str) -> None:
@@ -42,7 +60,8 @@ def check_reply(status: int, content_type: str, text: str) -> None:
 
 def check_event(event: dict[str, Any]) -> None:
     """Check one event of a stream."""
-    _schemas()[event["type"]].validate(event)
+    if event["type"] not in UNDOCUMENTED:
+        _schemas()[event["type"]].validate(event)
     known = {**event, "response": _to_known(event["response"])} if "response" in event else event
     _client_type(ResponseStreamEvent).validate_python(known, strict=True)
 
@@ -81,7 +100,9 @@ def read_events(text: str) -> Iterator[dict[str, Any]]:
 @cache
 def _document() -> Schema:
     document = json.loads(Path(__file__).with_name("openresponses.json").read_text())
-    return {**document["components"]["schemas"], **AMENDED}
+    schemas = {**document["components"]["schemas"], **AMENDED}
+    items = [*schemas["ItemField"]["oneOf"], {"$ref": "#/components/schemas/CustomCall"}]
+    return {**schemas, "ItemField": {"oneOf": items}}
 
 
 @cache
@@ -104,5 +125,5 @@ def _client_type(given: Any) -> TypeAdapter[Any]:
 def _to_known(response: dict[str, Any]) -> dict[str, Any]:
     """Leave out what is echoed as it came and that the client's types cannot have."""
     metadata = {name: value for name, value in response["metadata"].items() if isinstance(value, str)}
-    tools = [tool for tool in response["tools"] if tool["type"] in TOOLS]
+    tools = [tool for tool in response["tools"] if tool["type"] == "function"]
     return {**response, "metadata": metadata, "tools": tools}
