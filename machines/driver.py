@@ -44,15 +44,16 @@ def fire(machine: Machine, driven: Driven, event: str) -> None:
 
     What a callback raises is raised on, after the move was recorded.
     """
-    if event not in machine.events:
+    known = machine.events.get(event)
+    if known is None:
         msg = f"No row is named {event!r}."
         raise MachineError(msg)
     source, left = driven.state, time.monotonic()
-    if source.name not in machine.events[event].transitions:
+    if source.name not in known.transitions:
         msg = f"No row lets {event!r} leave {source.name}."
         raise MachineError(msg)
     try:
-        machine.events[event].trigger(driven)
+        known.trigger(driven)
     finally:
         driven.event = event
         driven.trace.append(Move(event, source, driven.state, (left - driven.entered) * 1000))
@@ -89,6 +90,8 @@ async def drive(
 
 
 def _interruption(table: Table, driven: Driven) -> str | None:
+    if driven.interruption is None:
+        return None
     event, driven.interruption = driven.interruption, None
     return event if (event, driven.state) in table.edges else None
 
