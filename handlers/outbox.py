@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from typing import Self
 
 from handlers.wire.events import Event
 from storage.rows import EventRow
@@ -23,8 +23,8 @@ class Outbox:
         self._limit = limit
         self._spoken = asyncio.Event()
         self._news = asyncio.Event()
-        self._taken = asyncio.Event()
-        self._seen = asyncio.Event()
+        self._moved = asyncio.Event()
+        self.is_delivered = False  # whether the terminal event was acknowledged
         self.count = 0
 
     async def put(self, event: Event) -> None:
@@ -32,26 +32,33 @@ class Outbox:
 
         Raises ReaderStalledError.
         """
-        await self._fall_below(self._limit)
-        self._queue((self.count, event))
-        self.count += 1
+        await self._queue_when_room((self.count, event))
 
     async def tell(self, row: EventRow) -> None:
         """Queue an event that has its number, as `put` does."""
-        await self._fall_below(self._limit)
-        self._queue((row.number, row))
-        self.count += 1
+        await self._queue_when_room((row.number, row))
 
     async def deliver(self, event: Event) -> None:
         """Queue the terminal event and wait until its reader says that it left. Raises ReaderStalledError."""
         await self.put(event)
-        await self._fall_below(1)
-        await _set_in_time(self._seen)
+        while not self.is_delivered:
+            await self._progress()
 
-    async def _fall_below(self, limit: int) -> None:
-        while len(self._events) >= limit:  # each event that is taken starts the patience anew
-            self._taken.clear()
-            await _set_in_time(self._taken)
+    async def _queue_when_room(self, numbered: tuple[int, Event | EventRow]) -> None:
+        while len(self._events) >= self._limit:
+            await self._progress()
+        self._queue(numbered)
+        self.count += 1
+
+    async def _progress(self) -> None:
+        """Wait until the reader takes an event, which starts the patience anew, or acknowledges the last."""
+        self._moved.clear()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._moved.wait()
+        except TimeoutError:
+            msg = f"the client took nothing for {PATIENCE:g} s"
+            raise ReaderStalledError(msg) from None
 
     def _queue(self, numbered: tuple[int, Event | EventRow] | None) -> None:
         self._events.append(numbered)
@@ -60,12 +67,8 @@ class Outbox:
 
     def acknowledge(self) -> None:
         """Say that the terminal event was handed to the connection and the client had not left."""
-        self._seen.set()
-
-    @property
-    def is_delivered(self) -> bool:
-        """Whether the terminal event was acknowledged."""
-        return self._seen.is_set()
+        self.is_delivered = True
+        self._moved.set()
 
     def close(self) -> None:
         """Nothing more will be said."""
@@ -75,22 +78,15 @@ class Outbox:
         """Wait until something was said, or nothing ever will be."""
         await self._spoken.wait()
 
-    async def __aiter__(self) -> AsyncIterator[tuple[int, Event | EventRow]]:
-        while (numbered := await self._next()) is not None:
-            yield numbered
+    def __aiter__(self) -> Self:
+        return self
 
-    async def _next(self) -> tuple[int, Event | EventRow] | None:
+    async def __anext__(self) -> tuple[int, Event | EventRow]:
         while not self._events:
             self._news.clear()
             await self._news.wait()
-        self._taken.set()
-        return self._events.popleft()
-
-
-async def _set_in_time(event: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await event.wait()
-    except TimeoutError:
-        msg = f"the client took nothing for {PATIENCE:g} s"
-        raise ReaderStalledError(msg) from None
+        self._moved.set()
+        numbered = self._events.popleft()
+        if numbered is None:
+            raise StopAsyncIteration
+        return numbered

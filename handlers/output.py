@@ -123,7 +123,7 @@ SAY: dict[str, Callable[[Output, Text], Event]] = {
     "response.output_item.done": lambda o, _: events.ItemDone(len(o.items), o.open),
     "response.content_part.added": lambda o, _: events.PartAdded(**o.at, content_index=0, part=OutputText("")),
     "response.output_text.delta": lambda o, text:
-        events.TextDelta(**o.at, content_index=0, delta=text.text, logprobs=text.logprobs),
+        events.TextDelta(o.open.id, len(o.items), content_index=0, delta=text.text, logprobs=text.logprobs),
     "response.output_text.done": lambda o, _:
         events.TextDone(**o.at, content_index=0, text=o.text, logprobs=o.logprobs),
     "response.content_part.done": lambda o, _: events.PartDone(**o.at, content_index=0, part=o.part),

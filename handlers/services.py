@@ -1,6 +1,7 @@
 """What the steps of an exchange may use; made once, passed in, never imported."""
 
 import asyncio
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from storage.store import Store
 
 def new_id(prefix: str) -> str:
     """Make an id such as `resp_` and 32 hexadecimal digits."""
-    return f"{prefix}_{uuid.uuid4().hex}"
+    return f"{prefix}_{os.urandom(16).hex()}"
 
 
 class Services(Struct, kw_only=True):

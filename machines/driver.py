@@ -48,15 +48,16 @@ def fire(machine: Machine, driven: Driven, event: str) -> None:
 
     What a callback raises is raised on, after the move was recorded.
     """
-    if event not in machine.events:
+    known = machine.events.get(event)
+    if known is None:
         msg = f"No row is named {event!r}."
         raise MachineError(msg)
     source, left = driven.state, time.monotonic()
-    if source.name not in machine.events[event].transitions:
+    if source.name not in known.transitions:
         msg = f"No row lets {event!r} leave {source.name}."
         raise MachineError(msg)
     try:
-        machine.events[event].trigger(driven)
+        known.trigger(driven)
     finally:
         driven.event = event
         move = Move(event, source, driven.state, (left - driven.entered) * 1000)
@@ -90,6 +91,8 @@ async def drive(driven: Driven, steps: Mapping[Any, Step], event_for: Mapping[ty
 
 
 def _interruption(driven: Driven) -> str | None:
+    if driven.interruption is None:
+        return None
     event, driven.interruption = driven.interruption, None
     return event if (event, driven.state) in driven.table.edges else None
 

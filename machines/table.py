@@ -7,7 +7,7 @@ from functools import cached_property
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from transitions import Event, EventData, Machine
+from transitions import Event, EventData, Machine, State, Transition
 
 
 class Refusal(NamedTuple):
@@ -61,10 +61,17 @@ class Table:
 class HoldsOnly(Event):
     """An event whose moves call back what states hold; asking for the library's other hooks takes ten times as long."""
 
+    def __init__(self, name: str, machine: Machine) -> None:
+        super().__init__(name, machine)
+        self._ends: dict[str, tuple[State, State]] = {}
+
+    def add_transition(self, transition: Transition) -> None:
+        super().add_transition(transition)
+        source, target = (self.machine.states[str(name)] for name in (transition.source, transition.dest))
+        self._ends[transition.source] = source, target
+
     def trigger(self, model: Any, *args: Any, **kwargs: Any) -> bool:
-        left = self.machine.states[model.state.name]
-        target: Any = self.transitions[left.name][0].dest
-        entered = self.machine.states[target]
+        left, entered = self._ends[model.state.name]
         happened = EventData(left, self, self.machine, model, args, kwargs)
         _call_back(left.on_exit, happened)
         model.state = entered.value

@@ -147,14 +147,13 @@ class Writer:
             else:
                 _fail(group[0].committed, f"{group[0].row.id} could not be written", broken)
         else:
-            for put in group:
-                _settle(put.committed, 1)
+            _settle([put.committed for put in group], 1)
 
     def _do(self, tasks: list[Task]) -> None:
         self._write_traces()
         for task in tasks:
             try:
-                _settle(task.done, task.work(self._cursor))
+                _settle([task.done], task.work(self._cursor))
             except Exception as broken:  # noqa: BLE001  the thread must outlive any work
                 _fail(task.done, task.broken, broken)
 
@@ -187,18 +186,20 @@ def _size(entry: Put | Task) -> int:
 def _fail(future: asyncio.Future[int], what: str, cause: Exception) -> None:
     error = WriteError(f"{what}.")
     error.__cause__ = cause
-    _settle(future, error)
+    _settle([future], error)
 
 
-def _settle(future: asyncio.Future[int], result: int | WriteError) -> None:
-    with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-        future.get_loop().call_soon_threadsafe(_end, future, result)
+def _settle(futures: list[asyncio.Future[int]], result: int | WriteError) -> None:
+    for loop, ended in groupby(futures, asyncio.Future.get_loop):
+        with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            loop.call_soon_threadsafe(_end, list(ended), result)
 
 
-def _end(future: asyncio.Future[int], result: int | WriteError) -> None:
-    if future.done():
-        return
-    if isinstance(result, WriteError):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+def _end(futures: list[asyncio.Future[int]], result: int | WriteError) -> None:
+    for future in futures:
+        if future.done():
+            continue
+        if isinstance(result, WriteError):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

@@ -20,11 +20,14 @@ async def resolve(exchange: Exchange) -> str:
     if not previous:
         return "chain_absent"
     exchange.facts["previous_response_id"] = previous
-    if exchange.incoming.local is not None and previous in exchange.incoming.local:
-        exchange.facts["wedged"] = False
-        return _judge(exchange, Chain(exchange.incoming.local[previous]))
-    if services.store is None and exchange.incoming.local is None:
-        return "store_absent"
+    local = exchange.incoming.local
+    if local is not None and previous in local:
+        return _judge(exchange, Chain(local[previous]))
+    return "store_absent" if services.store is None and local is None else await _resolve_stored(exchange, previous)
+
+
+async def _resolve_stored(exchange: Exchange, previous: str) -> str:
+    services = exchange.services
     # asked before the store is read, or a write that lands meanwhile would look unknown
     writes = services.writes
     if exchange.probed is None and (writes.is_pending(previous) or writes.retry(previous)):
