@@ -12,7 +12,7 @@ from tests.live import ROOT
 FOLDER = ROOT / ".clients"
 MODULES = FOLDER / "node" / "node_modules"
 HAS_NODE = platform.system() in {"Linux", "Darwin"} and platform.machine() in {"x86_64", "aarch64", "arm64"}
-PATIENCE = 110  # seconds until a client that does not end is given up
+PATIENCE = 280  # seconds until a client that does not end is given up
 
 
 def find_python() -> Path:

@@ -1,7 +1,11 @@
 """What the AI SDK does that its page does not show."""
 
+import pytest
+
 from tests.clients import installed
 from tests.live import ROOT
+
+pytestmark = pytest.mark.timeout(300)  # clients are slow to start
 
 
 def test_each_provider_resends_a_task_in_its_own_way_and_each_is_understood(server):

@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from tests.clients.pages import read_output, read_program
+
+pytestmark = pytest.mark.timeout(300)  # Codex is large
 
 
 def test_the_command_of_the_page_does_the_task(codex, server):

@@ -10,6 +10,7 @@ from tests.clients import installed
 from tests.clients.pages import FOLDER, read_output, read_program
 from tests.live import ROOT
 
+pytestmark = pytest.mark.timeout(300)  # clients are slow to start
 PACKAGES = {
     "agents-sdk.md": ["openai-agents"],
     "ai-sdk.md": ["npm:ai", "npm:@ai-sdk/openai", "npm:@ai-sdk/open-responses"],
