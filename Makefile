@@ -32,8 +32,7 @@ snapshots: $(READY)
 	$(BIN)/python -m pytest tests/sequences --snapshot-update
 
 bench: $(READY)
-	$(BIN)/python -m bench.decode
-	$(BIN)/python -m bench.cancel
+	@$(BIN)/python -m bench $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info
