@@ -1,1 +1,1 @@
-"""The measurements quoted in the README, one command each."""
+"""The measurements quoted in the README: `python -m bench` makes them all and prints one table."""

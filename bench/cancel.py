@@ -1,4 +1,4 @@
-"""How soon a decode stops once its reader has left: `python -m bench.cancel`.
+"""How soon a decode stops once its reader has left.
 
 From the cancel to the moment the engine's thread has put the decode down, during prefill and between tokens.
 """
@@ -11,7 +11,8 @@ from engine.blas import load_fast_blas
 
 load_fast_blas()
 
-from engine.loading import mlx_engine  # noqa: E402 - after a fast BLAS
+from bench.table import Row  # noqa: E402 - after a fast BLAS
+from engine.loading import mlx_engine  # noqa: E402
 from engine.mlx_engine import MlxEngine  # noqa: E402
 from engine.pieces import Sampling  # noqa: E402
 from engine.starter import ensure_starter  # noqa: E402
@@ -22,16 +23,23 @@ TOKENS_BEFORE = 5
 SAMPLING = Sampling(temperature=0, top_p=1, max_tokens=10_000)
 
 
-async def main() -> None:
-    """Print the medians and the worst of both."""
+def measure() -> list[Row]:
+    """Give the medians and the worst of both."""
+    return asyncio.run(_measure())
+
+
+async def _measure() -> list[Row]:
     engine = mlx_engine(str(ensure_starter()))
     await engine.load()
     short = await engine.tokenize([{"role": "user", "content": "Write a long story."}])
     long = (short * PROMPT_TOKENS)[:PROMPT_TOKENS]
-    for name, prompt, tokens in (("decode", short, TOKENS_BEFORE), ("prefill", long, 0)):
+    rows = []
+    for name, prompt, tokens in (("between tokens", short, TOKENS_BEFORE), ("in a long prompt", long, 0)):
         times = [await cancelled(engine, prompt, tokens, number) for number in range(ROUNDS)]
-        print(f"{name:8} {statistics.median(times):5.0f} ms (median of {ROUNDS}), {max(times):5.0f} ms at worst")
+        worst = f"at worst {max(times):.0f} ms"
+        rows.append(Row(f"from a reader that leaves to the stop, {name}", f"{statistics.median(times):.0f} ms", worst))
     await engine.close()
+    return rows
 
 
 async def cancelled(engine: MlxEngine, prompt: list[int], tokens: int, number: int) -> float:
@@ -47,7 +55,3 @@ async def cancelled(engine: MlxEngine, prompt: list[int], tokens: int, number: i
     while engine.is_decoding:  # noqa: ASYNC110 - the thread tells nobody when it is idle
         await asyncio.sleep(0.0005)
     return (time.perf_counter() - started) * 1000
-
-
-if __name__ == "__main__":
-    asyncio.run(main())

@@ -1,91 +1,130 @@
-"""Decode speed through HTTP against raw `mlx_lm.stream_generate`, in one run: `python -m bench.decode`.
+"""How fast one stream and eight decode through HTTP, against mlx-lm alone and against its server.
 
-Both decode the same greedy continuation of the same prompt, by turns, so that a noisy machine is noisy for both. A rate
-is tokens after the first, over the time since the first.
+All decode the same greedy continuations of the same prompts, by turns.
 """
 
-import http.client
-import json
-import statistics
 import time
-import urllib.parse
-from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from engine.blas import load_fast_blas
 
 load_fast_blas()
 
 import mlx_lm  # noqa: E402 - after a fast BLAS
-from mlx_lm.generate import stream_generate  # noqa: E402
+import msgspec  # noqa: E402
+from mlx_lm.generate import BatchGenerator, stream_generate  # noqa: E402
 
+from bench.asking import ask, frames, together  # noqa: E402
+from bench.servers import interlock, mlx_lm_server  # noqa: E402
+from bench.table import Row, compare, rounds  # noqa: E402
 from engine.starter import NAME, ensure_starter  # noqa: E402
-from tests.live import serving  # noqa: E402
 
-PROMPT = "Write a long story about a heron who learns to play chess."
+SUBJECTS = ("a heron", "two clocks", "the last tram", "an old map", "a mill", "the tide", "a lost glove", "winter")
 TOKENS = 64
 ROUNDS = 7
-GOAL = 0.97
+STREAMS_ROUNDS = 5
 
 
-def main() -> None:
-    """Print tokens/s of each round, the medians, and the ratio."""
-    model, tokenizer, *_ = mlx_lm.load(str(ensure_starter()))
-    chat = tokenizer.apply_chat_template([{"role": "user", "content": PROMPT}], add_generation_prompt=True)
-    with serving("handlers.cli", "serve", "--port", "0", "--db", ":memory:") as server:
-        server.ask_until(200, "GET", "/health")
-        pairs = list(rounds(lambda: raw(model, tokenizer, chat), lambda: through_http(server.url)))
-    ratios = [http_rate / raw_rate for raw_rate, http_rate in pairs]
-    print(f"raw stream_generate  {statistics.median(rate for rate, _ in pairs):6.2f} tokens/s (median of {ROUNDS})")
-    print(f"through HTTP         {statistics.median(rate for _, rate in pairs):6.2f} tokens/s")
-    print(
-        f"ratio                {statistics.median(ratios):6.3f} (goal {GOAL}; {min(ratios):.3f} to {max(ratios):.3f})"
-    )
+class Raw(NamedTuple):
+    """mlx-lm without a server."""
+
+    model: Any
+    tokenizer: Any
+
+    def chat(self, prompt: str) -> list[int]:
+        """Render a prompt as both servers do."""
+        tokens: list[int] = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}], add_generation_prompt=True
+        )
+        return tokens
+
+    def alone(self) -> float:
+        """Decode one stream; tokens/s after the first token."""
+        times = [
+            time.perf_counter()
+            for _ in stream_generate(self.model, self.tokenizer, self.chat(to_prompt(0, 0)), max_tokens=TOKENS)
+        ]
+        return (len(times) - 1) / (times[-1] - times[0])
+
+    def eight(self, number: int) -> float:
+        """Decode eight streams in one batch; tokens/s from the start."""
+        batch = BatchGenerator(self.model, stop_tokens=[[token] for token in self.tokenizer.eos_token_ids])
+        started, tokens, running = time.perf_counter(), 0, len(SUBJECTS)
+        batch.insert([self.chat(prompt) for prompt in to_prompts(number)], max_tokens=[TOKENS] * running)
+        while running:
+            _, decoded = batch.next()
+            tokens += len(decoded)
+            running -= sum(one.finish_reason is not None for one in decoded)
+        seconds = time.perf_counter() - started
+        batch.close()
+        return tokens / seconds
 
 
-def rounds(one: Callable[[], float], other: Callable[[], float]) -> Iterator[tuple[float, float]]:
-    """Take both rates in each round, the first by turns; one round more at the start warms up."""
-    for number in range(ROUNDS + 1):
-        if number % 2:
-            pair = (one(), other())
-        else:
-            second = other()
-            pair = (one(), second)
-        if number:
-            print(f"  raw {pair[0]:.2f}, HTTP {pair[1]:.2f}")
-            yield pair
+def to_prompt(number: int, at: int) -> str:
+    """Write a prompt that no earlier round has asked, so that no cache knows it."""
+    return f"{number}. Write a long story about {SUBJECTS[at]}."
 
 
-def raw(model: Any, tokenizer: Any, chat: list[int]) -> float:
-    """Decode with mlx-lm alone."""
-    times = [time.perf_counter() for _ in stream_generate(model, tokenizer, chat, max_tokens=TOKENS)]
-    return (len(times) - 1) / (times[-1] - times[0])
+def to_prompts(number: int) -> list[str]:
+    """Write the prompts of one round."""
+    return [to_prompt(number, at) for at in range(len(SUBJECTS))]
 
 
-def through_http(url: str) -> float:
-    """Decode through the server, as a stream."""
-    body = {"model": NAME, "input": PROMPT, "temperature": 0, "max_output_tokens": TOKENS, "stream": True}
-    times = []
-    for name, data in stream(url, body):
-        if name == "response.output_text.delta":
-            times.append(time.perf_counter())
-        elif name in {"response.completed", "response.incomplete"}:
-            tokens = json.loads(data)["response"]["usage"]["output_tokens"]
-    return (tokens - 1) / (times[-1] - times[0])
+def to_body(prompt: str) -> dict[str, Any]:
+    """Ask Interlock for a greedy answer."""
+    return {"model": NAME, "input": prompt, "temperature": 0, "max_output_tokens": TOKENS}
 
 
-def stream(url: str, body: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
-    """Post a request and read its frames as name and data."""
-    connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
-    connection.request("POST", "/v1/responses", json.dumps(body), {"Content-Type": "application/json"})
-    name = ""
-    for line in connection.getresponse():
-        if line.startswith(b"event: "):
-            name = line[7:-1].decode()
-        elif line.startswith(b"data: ") and line != b"data: [DONE]\n":
-            yield name, line[6:]
-    connection.close()
+def one_stream(url: str) -> float:
+    """Decode one stream through HTTP; tokens/s after the first token."""
+    heard = ask(url, to_body(to_prompt(0, 0)))
+    return (heard.tokens - 1) / (heard.times[-1] - heard.times[0])
 
 
-if __name__ == "__main__":
-    main()
+def eight_streams(url: str, number: int) -> float:
+    """Decode eight streams through Interlock; tokens/s from the start."""
+    seconds, answers = together(lambda prompt: ask(url, to_body(prompt)).tokens, to_prompts(number))
+    return float(sum(answers)) / seconds
+
+
+def eight_of_theirs(url: str, number: int) -> float:
+    """Decode eight streams through mlx-lm's server; tokens/s from the start."""
+
+    def one(prompt: str) -> int:
+        asked = {"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": TOKENS}
+        counted = {"stream": True, "stream_options": {"include_usage": True}}
+        *_, last = frames(url, "/v1/chat/completions", {**asked, **counted})
+        return to_tokens(last)
+
+    seconds, answers = together(one, to_prompts(number))
+    return float(sum(answers)) / seconds
+
+
+def to_tokens(data: str) -> int:
+    """Read the count that ends a stream of chat completions."""
+    return int(msgspec.json.decode(data)["usage"]["completion_tokens"])
+
+
+def measure() -> list[Row]:
+    """Compare one stream and eight."""
+    folder = ensure_starter()
+    model, tokenizer, *_ = mlx_lm.load(str(folder))
+    raw = Raw(model, tokenizer)
+    with interlock() as ours, mlx_lm_server(Path(folder)) as theirs:
+        print("one stream, tokens/s, against stream_generate")
+        one = rounds(lambda: one_stream(ours.url), raw.alone, ROUNDS)
+        print("eight streams, tokens/s, against BatchGenerator")
+        numbers = iter(range(1, 1000))
+        batch = rounds(lambda: eight_streams(ours.url, next(numbers)), lambda: raw.eight(next(numbers)), STREAMS_ROUNDS)
+        print("eight streams, tokens/s, against mlx_lm.server")
+        server = rounds(
+            lambda: eight_streams(ours.url, next(numbers)),
+            lambda: eight_of_theirs(theirs.url, next(numbers)),
+            STREAMS_ROUNDS,
+        )
+    return [
+        compare("one stream / `stream_generate`", "tokens/s", one, least=0.97),
+        compare("8 streams / `BatchGenerator`", "tokens/s", batch, least=0.95),
+        compare("8 streams / `mlx_lm.server`", "tokens/s", server, least=1.05),
+    ]

@@ -1,0 +1,7 @@
+"""The product's gunicorn settings, without the check of the real database and model."""
+
+from handlers.gunicorn_conf import *  # noqa: F403
+
+asgi_loop = "asyncio"  # what an installation has; uvloop would be taken if something else had brought it along
+on_starting = None
+del on_starting

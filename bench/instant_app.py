@@ -1,0 +1,79 @@
+"""The product over an engine that answers at once, so that nothing is measured but the server."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from engine.pieces import Finish, Piece, Sampling, Text, Tools
+from handlers.app import create_app
+from handlers.registry import Registry
+from handlers.services import Services
+from handlers.settings import from_env
+from storage.store import open_store
+
+PAUSE = 0.02  # seconds between the pieces of the model that is not instant
+
+
+class InstantDecoding:
+    """Gives `max_tokens` pieces: without a pause, or with one and its own time as their text."""
+
+    def __init__(self, sampling: Sampling, *, is_paced: bool) -> None:
+        self._count = sampling.max_tokens
+        self._is_paced = is_paced
+
+    async def __aiter__(self) -> AsyncIterator[Piece]:
+        for _ in range(self._count):
+            if self._is_paced:
+                await asyncio.sleep(PAUSE)
+            yield Text(f"@{time.monotonic_ns()}" if self._is_paced else " word")
+        yield Finish(reason="stop", prompt_tokens=8, completion_tokens=self._count)
+
+    async def begun(self) -> int:
+        return 0
+
+    def keep(self) -> None:
+        """Keep nothing."""
+
+    def cancel(self) -> None:
+        """Stop nothing: it never runs ahead of its reader."""
+
+
+class InstantEngine:
+    """An `Engine` without a model."""
+
+    context_length = 100_000
+    capacity = 256
+    healthy = True
+
+    def __init__(self, *, is_paced: bool) -> None:
+        self._is_paced = is_paced
+
+    async def load(self) -> None:
+        """Load nothing."""
+
+    async def tokenize(
+        self, messages: list[dict[str, Any]], tools: Tools | None = None, effort: str | None = None
+    ) -> list[int]:  # fmt: skip
+        return [1] * 8
+
+    def decode(
+        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = ""
+    ) -> InstantDecoding:
+        return InstantDecoding(sampling, is_paced=self._is_paced)
+
+    async def close(self) -> None:
+        """Close nothing."""
+
+
+def to_app() -> Any:
+    """Make the app; its settings are the environment's."""
+    settings = from_env()
+    models = Registry(lambda _: InstantEngine(is_paced=False))
+    for name in ("instant", "paced"):
+        models.register(name, InstantEngine(is_paced=name == "paced"))
+    store = None if settings.db is None else open_store(settings.db)
+    return create_app(Services(settings=settings, models=models, store=store))
+
+
+app = to_app()
