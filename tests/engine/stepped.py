@@ -1,5 +1,7 @@
 """A batch whose steps a test takes, in its own thread, and readers whose pieces it takes out."""
 
+import random
+
 from engine.batch import Batch, Limits
 from engine.channel import Channel
 from engine.pieces import Finish, Sampling, Text
@@ -16,6 +18,10 @@ def make_endless_tokenizer():
     tokenizer = make_tokenizer()
     tokenizer._eos_token_ids.clear()
     return tokenizer
+
+
+def some_tokens(length, seed=0):
+    return random.Random(seed).choices(range(256), k=length)  # noqa: S311
 
 
 class Heard:

@@ -18,15 +18,8 @@ from engine.starter import ensure_starter
 from tests.engine.architectures import ARCHITECTURES, make_model
 from tests.engine.stepped import Stepped, greedy
 
+pytestmark = pytest.mark.usefixtures("uncompiled")
 CLOSE = 1e-3  # the most that was measured is 7e-5
-
-
-@pytest.fixture(autouse=True)
-def _uncompiled():
-    """Spare the seconds that compiling takes on a CPU."""
-    mx.disable_compile()
-    yield
-    mx.enable_compile()
 
 
 @pytest.fixture
