@@ -14,7 +14,7 @@ from handlers.settings import Settings
 from tests.doubles import MODEL, say, to_services
 from tests.sequences.laws import assert_laws
 
-LOCAL = {"Host": "localhost"}
+LOCAL = "localhost"
 TERMINALS = {"response.completed", "response.incomplete", "response.failed", "error"}
 
 
@@ -48,7 +48,7 @@ async def conductor(services):
 
 @pytest.fixture
 async def talk(conductor):
-    async with conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws:
+    async with conductor.simulate_ws("/v1/responses", host=LOCAL) as ws:
         yield Talk(ws)
 
 
@@ -105,10 +105,10 @@ async def test_a_long_chain_of_unstored_responses_is_followed_to_its_start(talk,
 
 async def test_an_unstored_response_is_unknown_to_another_connection_which_goes_on(conductor, engine):
     engine.script = say("Hello")
-    async with conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws:
+    async with conductor.simulate_ws("/v1/responses", host=LOCAL) as ws:
         first = await Talk(ws).ask(input="Hi", store=False)
 
-    async with conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws:
+    async with conductor.simulate_ws("/v1/responses", host=LOCAL) as ws:
         talk = Talk(ws)
         refused = await talk.ask(input="and?", store=False, previous_response_id=first["response"]["id"])
         fresh = await talk.ask(input="Hi again", store=False)
@@ -200,7 +200,7 @@ async def test_a_binary_frame_is_refused(talk):
 async def test_a_client_that_leaves_frees_its_slot(conductor, engine, services):
     pause = Pause()
     engine.script = [pause, *say("never")]
-    async with conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws:
+    async with conductor.simulate_ws("/v1/responses", host=LOCAL) as ws:
         await Talk(ws).send(input="Hi")
         await pause.reached.wait()
 
@@ -212,7 +212,7 @@ async def test_a_client_that_leaves_frees_its_slot(conductor, engine, services):
 async def test_a_stopping_server_lets_the_response_end_and_then_closes(conductor, engine, services):
     pause = Pause()
     engine.script = [pause, *say("Hello")]
-    async with conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws:
+    async with conductor.simulate_ws("/v1/responses", host=LOCAL) as ws:
         talk = Talk(ws)
         await talk.send(input="Hi")
         await pause.reached.wait()
@@ -229,7 +229,7 @@ async def test_a_connection_that_has_lasted_long_enough_is_told_so_and_closed(en
     services = to_services(engine, store, Settings(socket_seconds=0.01))
     async with (
         ASGIConductor(create_app(services)) as conductor,
-        conductor.simulate_ws("/v1/responses", headers=LOCAL) as ws,
+        conductor.simulate_ws("/v1/responses", host=LOCAL) as ws,
     ):
         last = (await Talk(ws).hear())[-1]
         with pytest.raises(WebSocketDisconnected):
@@ -249,14 +249,16 @@ async def test_more_frames_than_may_wait_close_the_connection(talk, engine):
 @pytest.mark.parametrize("path", ["/v1/other", "/health", "/v1/models"])
 async def test_a_websocket_elsewhere_is_turned_away(conductor, path):
     with pytest.raises(WebSocketDisconnected):
-        async with conductor.simulate_ws(path, headers=LOCAL):
+        async with conductor.simulate_ws(path, host=LOCAL):
             pass
 
 
-@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}])
-async def test_a_page_from_elsewhere_is_turned_away(conductor, headers):
+@pytest.mark.parametrize(
+    "page", [{"host": "evil.example"}, {"host": LOCAL, "headers": {"Origin": "http://evil.example"}}]
+)
+async def test_a_page_from_elsewhere_is_turned_away(conductor, page):
     with pytest.raises(WebSocketDisconnected):
-        async with conductor.simulate_ws("/v1/responses", headers=headers):
+        async with conductor.simulate_ws("/v1/responses", **page):
             pass
 
 
@@ -266,7 +268,7 @@ async def test_with_tokens_a_websocket_needs_one(engine, store):
     async with ASGIConductor(create_app(services)) as conductor:
         await services.models.settled()
         with pytest.raises(WebSocketDisconnected):
-            async with conductor.simulate_ws("/v1/responses", headers=LOCAL):
+            async with conductor.simulate_ws("/v1/responses", host=LOCAL):
                 pass
         async with conductor.simulate_ws("/v1/responses", headers={"Authorization": "Bearer secret"}) as ws:
             assert (await Talk(ws).ask(input="Hi"))["type"] == "response.completed"
