@@ -28,7 +28,8 @@ class Call:
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
             "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
-            "server": ("localhost", 80), "client": ("127.0.0.1", 1), "headers": [(k.lower().encode(), v.encode()) for k, v in given.items()],
+            "server": ("localhost", 80), "client": ("127.0.0.1", 1),
+            "headers": [(k.lower().encode(), v.encode()) for k, v in given.items()],
         }  # fmt: skip
         self.task = asyncio.create_task(app(scope, self._receive, self._send))
 

@@ -21,6 +21,12 @@ from tests.doubles import to_services  # noqa: E402
 
 FIRED: set[tuple[str, str, str, str]] = set()
 ENDED: list[Exchange] = []
+LEFT: list[LeftJob] = []
+
+
+def note(driven: Driven) -> None:
+    """Take note of the moves that were made."""
+    FIRED.update((driven.table.name, move.event, move.source.name, move.target.name) for move in driven.trace)
 
 
 class SseExtension(SingleFileSnapshotExtension):
@@ -68,12 +74,14 @@ def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
 
     def collect(exchange: Exchange) -> None:
         ENDED.append(exchange)
-        for driven in (exchange, exchange.output):
-            FIRED.update((driven.table.name, move.event, move.source.name, move.target.name) for move in driven.trace)
+        for driven in (exchange, exchange.output, exchange.job, *LEFT):
+            if driven is not None:
+                note(driven)
         report(exchange)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exchange, "report", collect)
+        patch.setattr(LeftJob, "close_journal", lambda job, _: LEFT.append(job))
         yield FIRED
 
 
