@@ -12,6 +12,8 @@ from diagrams.sketch import Sketch
 from machines.binding import BINDING
 from machines.binding import State as Model
 from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, REFUSALS, TERMINALS, State
+from machines.job import JOB
+from machines.job import State as Job
 from machines.output import OUTPUT
 from machines.provisional import PROVISIONAL
 from machines.provisional import State as Row
@@ -30,11 +32,16 @@ SKETCHES = (
     Sketch(EXCHANGE, "one request, from its route to its row", OUTCOMES, REFUSALS, FAILURES, TERMINALS),
     Sketch(
         DURABLE,
-        "one request with INTERLOCK_DURABLE=1: its row before its terminal event",
+        "one request with INTERLOCK_DURABLE=1, or for a background response: its row before its terminal event",
         OUTCOMES,
         REFUSALS,
         DURABLE_FAILURES,
         TERMINALS,
+    ),
+    Sketch(
+        JOB,
+        "a background response, whoever reads it",
+        {Job.INCOMPLETE: "failed", Job.FAILED: "failed", Job.CANCELLED: "abandoned"},
     ),
     Sketch(OUTPUT, "the output items of one response while the model decodes"),
     Sketch(

@@ -102,9 +102,7 @@ class Exchange(Driven):
 
     async def open(self) -> None:
         """Say that the model is at work, unless the client has heard so."""
-        if self.job is not None:
-            await self.job.take()
-        elif self.voice.count == 0:
+        if self.voice.count == 0:
             await self.beat()
 
     async def deliver(self, terminal: Terminal) -> None:
@@ -212,7 +210,7 @@ class Exchange(Driven):
     def hold_row(self, _: EventData) -> None:
         store = self.services.store
         if self._reserved is not None and store is not None:
-            self.services.writes.provisional.hold(self._reserved, store.delete)
+            self.services.writes.provisional.hold(self._reserved, store.withdraw)
 
     def keep_row(self, _: EventData) -> None:
         if self._reserved is not None:

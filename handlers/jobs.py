@@ -63,7 +63,7 @@ class Job(Driven):
         A job that is not to be after all, but may get into the store, is taken out again.
         """
         opening = self.resource([])
-        beginning = asyncio.ensure_future(self._keeping.store.begin_job(self._to_row(opening)))
+        beginning = asyncio.create_task(self._begin(self._to_row(opening)), name=f"begin {self.id}")
         try:
             async with asyncio.timeout(self._keeping.patience):
                 await asyncio.shield(beginning)
@@ -115,6 +115,9 @@ class Job(Driven):
     def close_journal(self, _: EventData) -> None:
         self.journal.close()
 
+    async def _begin(self, row: JobRow) -> None:
+        await self._keeping.store.begin_job(row)
+
     async def _say_how_far(self) -> None:
         say = Queued if self.state is State.QUEUED else InProgress
         await self.journal.put(say(self.resource([])))
@@ -131,7 +134,7 @@ class Job(Driven):
         else:
             self._keeping.forget()
 
-    async def _take_back(self, beginning: "asyncio.Future[None]") -> None:
+    async def _take_back(self, beginning: "asyncio.Task[None]") -> None:
         try:
             await beginning
             await self._keeping.store.delete(self.id)

@@ -58,26 +58,32 @@ class Journal:
         if self._committing is not None:
             await asyncio.wait([self._committing])
 
-    async def read(self, after: int = -1) -> AsyncGenerator[EventRow]:
-        """Give the events beyond a number, as they come, and the last one in any case."""
+    async def read(self, after: int = -1, has_left: Callable[[], bool] = lambda: False) -> AsyncGenerator[EventRow]:
+        """Give the events beyond a number, as they come, and the last one in any case, unless the reader leaves."""
         place = after + 1
         self.readers += 1
         try:
-            while not self._is_closed or place < self.told:
-                while place < self.told:
+            while not has_left() and (place < self.told or not self._is_closed):
+                if place < self.told:
                     yield self.rows[place]
                     place += 1
-                if not self._is_closed:
+                else:
                     await self._news.wait()
         finally:
             self.readers -= 1
-        if after >= self.count - 1:
+        if after >= self.count - 1 and not has_left():
             yield self.rows[-1]
 
     def close(self) -> None:
         """Tell all there is, committed or not: readers are better told than left waiting. Nothing more will follow."""
         self._is_closed = True
-        self._tell(self.count)
+        self.told = self.count
+        self.wake()
+
+    def wake(self) -> None:
+        """Have the readers look again whether there is something for them."""
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     async def closed(self) -> None:
         """Wait until nothing more will be told."""
@@ -94,15 +100,11 @@ class Journal:
                 rows = self.unstored
                 await self._commit(rows)
                 self.stored += len(rows)
-                self._tell(self.stored)
+                self.told = max(self.told, self.stored)
+                self.wake()
         except WriteError as error:
             log.warning("events of %s could not be stored yet: %s", self._id, error, exc_info=error.__cause__)
         except Exception:
             log.exception("events of %s could not be stored yet", self._id)
         finally:
             self._committing = None
-
-    def _tell(self, count: int) -> None:
-        self.told = max(self.told, count)
-        news, self._news = self._news, asyncio.Event()
-        news.set()

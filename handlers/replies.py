@@ -44,7 +44,7 @@ async def _respond(exchange: Exchange, client: Client, resp: Response) -> None:
     if exchange.unseen:
         resp.set_header("X-Interlock-Warning", f"unseen parts: {len(exchange.unseen)}")
     if exchange.job is not None:
-        await _accept(exchange, exchange.job, resp)
+        await _accept(exchange, exchange.job, client, resp)
         return
     if exchange.cached_tokens is not None:
         resp.set_header("X-Session-Cache", to_session_cache(exchange.cached_tokens, exchange.chain))
@@ -68,9 +68,9 @@ def to_error(kind: str, code: str | None, param: str | None, message: str) -> di
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-async def _accept(exchange: Exchange, job: Job, resp: Response) -> None:
+async def _accept(exchange: Exchange, job: Job, client: Client, resp: Response) -> None:
     if exchange.wants_stream:
-        _stream(_told(job), resp)
+        _stream(_told(job, client), resp)
     else:
         resp.media = job.resource([])
 
@@ -91,8 +91,9 @@ async def _frames(events: Events, seen: Callable[[], None]) -> AsyncIterator[byt
             yield DONE
 
 
-async def _told(job: Job) -> AsyncIterator[tuple[int, Event | EventRow]]:
-    async with aclosing(job.journal.read()) as told:
+async def _told(job: Job, client: Client) -> AsyncIterator[tuple[int, Event | EventRow]]:
+    client.on_gone(job.journal.wake)
+    async with aclosing(job.journal.read(has_left=lambda: client.is_gone)) as told:
         async for row in told:
             yield row.number, row
 

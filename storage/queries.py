@@ -45,7 +45,7 @@ def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
     """Delete all there is of a response, and say whether there was anything. Raises duckdb.Error."""
     cursor.begin()
     try:
-        count = _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+        count = withdraw(cursor, response_id)
         count += _count(cursor.execute("DELETE FROM jobs WHERE id = ?", [response_id]))
         cursor.execute("DELETE FROM events WHERE response_id = ?", [response_id])
         cursor.execute("UPDATE exchanges SET response_id = NULL WHERE response_id = ?", [response_id])
@@ -54,6 +54,11 @@ def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
         raise
     cursor.commit()
     return count
+
+
+def withdraw(cursor: DuckDBPyConnection, response_id: str) -> int:
+    """Delete the row of a response, and say whether there was one. Raises duckdb.Error."""
+    return _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
 
 
 def delete_expired(cursor: DuckDBPyConnection, table: str, before: int, limit: int) -> int:

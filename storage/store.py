@@ -14,7 +14,7 @@ import duckdb
 from storage.errors import ReadError
 from storage.jobs import begin_job, end_job, select_events, select_job, select_unfinished, sweep_jobs, tell
 from storage.opening import Database, open_database
-from storage.queries import delete, delete_expired, select, select_traces
+from storage.queries import delete, delete_expired, select, select_traces, withdraw
 from storage.rows import Chain, Cyclic, EventRow, ExchangeRow, JobRow, Lookup, Missing, ResponseRow, TooDeep
 from storage.writer import Writer
 
@@ -41,7 +41,13 @@ class Store(Protocol):
         """Read a row and its ancestors, unless any is unknown, has expired, or they are too many. Raises ReadError."""
 
     async def delete(self, response_id: str) -> bool:
-        """Delete a row, after all that was put before; False if there is none. Raises WriteError."""
+        """Delete all there is of a response, after all that was put before; False if there is nothing.
+
+        Raises WriteError.
+        """
+
+    async def withdraw(self, response_id: str) -> bool:
+        """Delete a row alone, after all that was put before; False if there is none. Raises WriteError."""
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
         """Delete the rows that have expired and the traces older than `trace_retention` seconds; count the rows.
@@ -107,6 +113,9 @@ class DuckStore:
 
     async def delete(self, response_id: str) -> bool:
         return bool(await self._writer.do(partial(delete, response_id=response_id), f"{response_id} was not deleted"))
+
+    async def withdraw(self, response_id: str) -> bool:
+        return bool(await self._writer.do(partial(withdraw, response_id=response_id), f"{response_id} was not deleted"))
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
         await self._sweep(partial(delete_expired, table="exchanges", before=now - trace_retention), "exchanges")

@@ -14,13 +14,21 @@ load_fast_blas()
 from engine.scripted import ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
 from handlers.app import create_app  # noqa: E402
 from handlers.exchange import Exchange  # noqa: E402
+from handlers.recovery import LeftJob  # noqa: E402
 from handlers.services import Services  # noqa: E402
+from machines.driver import Driven  # noqa: E402
 from storage.store import Store, open_store  # noqa: E402
 from tests.asgi import Client, running  # noqa: E402
 from tests.doubles import to_services  # noqa: E402
 
 FIRED: set[tuple[str, str, str, str]] = set()
 ENDED: list[Exchange] = []
+LEFT: list[LeftJob] = []
+
+
+def note(driven: Driven) -> None:
+    """Take note of the moves that were made."""
+    FIRED.update((driven.table.name, move.event, move.source.name, move.target.name) for move in driven.trace)
 
 
 class SseExtension(SingleFileSnapshotExtension):
@@ -68,12 +76,14 @@ def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
 
     def collect(exchange: Exchange) -> None:
         ENDED.append(exchange)
-        for driven in (exchange, exchange.output):
-            FIRED.update((driven.table.name, move.event, move.source.name, move.target.name) for move in driven.trace)
+        for driven in (exchange, exchange.output, exchange.job, *LEFT):
+            if driven is not None:
+                note(driven)
         report(exchange)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exchange, "report", collect)
+        patch.setattr(LeftJob, "close_journal", lambda job, _: LEFT.append(job))
         yield FIRED
 
 

@@ -54,7 +54,7 @@ def puts(services) -> Gate:
 
 @pytest.fixture
 def deletes(services) -> Gate:
-    return Gate(services.store, "delete")
+    return Gate(services.store, "withdraw")
 
 
 def fails(*_):
@@ -469,7 +469,7 @@ async def test_a_stream_is_kept_alive_while_its_row_is_written(client, services,
 async def test_a_row_that_could_not_be_deleted_stays_out_of_sight_until_the_sweep_deletes_it(
     client, services, ended, stream
 ):
-    delete, tried = services.store.delete, asyncio.Event()
+    delete, tried = services.store.withdraw, asyncio.Event()
 
     async def fail_once(response_id):
         if not tried.is_set():
@@ -477,7 +477,7 @@ async def test_a_row_that_could_not_be_deleted_stays_out_of_sight_until_the_swee
             raise WriteError("disk full")
         return await delete(response_id)
 
-    services.store.delete = fail_once
+    services.store.withdraw = fail_once
     call = client.start(input="Hello", stream=stream)
     call.leave_on = b'"status":"completed","incomplete_details"'
     await call.reply()
@@ -513,7 +513,7 @@ async def test_a_server_that_ends_deletes_what_nobody_is_to_find_later(engine, t
     engine.script = say("Noted.")
     file = str(tmp_path / "responses.duckdb")
     services = to_services(engine, open_store(file), durable())
-    deletes = Gate(services.store, "delete")
+    deletes = Gate(services.store, "withdraw")
     close = services.writes.provisional.close
 
     async def open_and_close(seconds):
@@ -536,7 +536,7 @@ async def test_a_server_that_ends_does_not_wait_for_ever(engine, store, monkeypa
     monkeypatch.setattr("handlers.app.DELETE_SECONDS", 0.001)
     engine.script = say("Noted.")
     services = to_services(engine, store, durable())
-    deletes = Gate(store, "delete")
+    deletes = Gate(store, "withdraw")
 
     async with running(create_app(services)) as client:
         call = client.start(input="Hello", stream=True)

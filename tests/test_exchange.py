@@ -101,6 +101,7 @@ def test_the_tables_differ_only_in_when_the_row_is_written():
         ("decode_finished", State.DISPATCHING),
         ("token_limit_reached", State.DISPATCHING),
         ("terminal_sent", State.EMITTING),
+        *(("client_cancelled", state) for state in (State.HELD, State.DISPATCHING)),
         *(
             (event, State.PERSISTING)
             for event in (
@@ -172,8 +173,30 @@ def test_a_failure_says_the_same_in_both_tables(event):
 
 
 @pytest.mark.parametrize("event", TERMINALS)
-def test_only_a_failure_ends_with_response_failed(event):
-    assert (TERMINALS[event] == "response.failed") is (event in DURABLE_FAILURES)
+def test_only_what_failed_ends_with_response_failed(event):
+    has_failed = event in DURABLE_FAILURES and DURABLE_FAILURES[event].status == "failed"
+
+    assert (TERMINALS[event] == "response.failed") is has_failed
+
+
+def test_a_cancel_alone_is_a_failure_that_clients_are_not_to_try_again():
+    assert {event for event, row in DURABLE_FAILURES.items() if row.status != "failed"} == {"client_cancelled"}
+    assert TERMINALS["client_cancelled"] == "response.incomplete"
+
+
+@pytest.mark.parametrize("state", [State.HELD, State.DISPATCHING])
+def test_only_the_table_that_jobs_follow_can_be_cancelled(state):
+    assert TARGETS["durable", "client_cancelled", state] is State.FAILING
+    assert ("exchange", "client_cancelled", state) not in TARGETS
+
+
+@EACH
+def test_what_is_stored_is_asked_for_without_a_model(name):
+    after = {State.RETRIEVING}
+    while more := {TARGETS[edge] for edge in EDGES if edge[0] == name and edge[2] in after} - after:
+        after |= more
+
+    assert after == {State.RETRIEVING, State.TELLING, *FINAL}
 
 
 @pytest.mark.parametrize(("name", "event", "state"), edges(to=[State.FAILING]))

@@ -3,6 +3,7 @@
 import pytest
 
 from machines.exchange import DURABLE, EXCHANGE
+from machines.job import JOB
 from machines.output import OUTPUT
 
 
@@ -26,4 +27,5 @@ def test_every_move_of_every_machine_was_fired(moves_made, request):
     assert shared - fired[EXCHANGE.name] - fired[DURABLE.name] == set()
     assert rows(EXCHANGE) - shared - fired[EXCHANGE.name] == set()
     assert rows(DURABLE) - shared - fired[DURABLE.name] == set()
-    assert {("output", *row) for row in rows(OUTPUT)} - moves_made == set()
+    for table in (OUTPUT, JOB):
+        assert {(table.name, *row) for row in rows(table)} - moves_made == set()

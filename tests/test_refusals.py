@@ -12,7 +12,7 @@ from handlers.app import create_app
 from handlers.services import Services
 from handlers.settings import Settings
 from machines.exchange import REFUSALS
-from storage.errors import ReadError
+from storage.errors import ReadError, WriteError
 from tests.asgi import Client, running
 from tests.doubles import MODEL, NOW, say, to_services, watch
 
@@ -119,7 +119,7 @@ async def _field_invalid(world):
 
 
 async def _field_unsupported(world):
-    return await world.post(input="Hello", background=True)
+    return await world.post(input="Hello", background=True, store=False)
 
 
 async def _model_unknown(world):
@@ -146,10 +146,7 @@ async def _chain_unknown(world):
 
 
 async def _chain_unreadable(world):
-    async def break_off(*_: Any) -> None:
-        raise ReadError
-
-    world.services.store.chain = break_off
+    world.services.store.chain = break_with(ReadError)
     return await world.post(**STRAY)
 
 
@@ -313,6 +310,61 @@ async def _outputs_missing(world):
 
 async def _history_malformed(world):
     return await world.post(input=[echo("call_1"), {"role": "user", "content": "And?"}])
+
+
+async def _job_unstored(world):
+    world.services.store.begin_job = break_with(WriteError)
+    return await world.post(input="Hello", background=True)
+
+
+async def _job_under_way(world):
+    world.services.models[MODEL].slots.take()
+    await world.post(input="Hello", background=True)
+    return await world.post(input="And?", previous_response_id="resp_1")
+
+
+def break_with(error):
+    async def break_off(*_: Any) -> None:
+        raise error
+
+    return break_off
+
+
+async def shown(world, method="GET", ending=""):
+    return await world.client.request(method, f"/v1/responses/resp_stray{ending}")
+
+
+async def _response_unknown(world):
+    return await shown(world)
+
+
+async def _response_unsettled(world):
+    world.services.settings = Settings(write_wait_ms=1)
+    world.services.writes.reserve("resp_stray", None)
+    return await shown(world)
+
+
+async def _response_unreadable(world):
+    world.services.store.row = break_with(ReadError)
+    return await shown(world)
+
+
+async def stored(world):
+    """Have a response stored that was not made in the background, and forget that the model was asked for it."""
+    await world.post(input="Hello")
+    assert await world.services.writes.settled("resp_1", 10)
+    world.engine.decodes.clear()
+
+
+async def _response_undeleted(world):
+    await stored(world)
+    world.services.store.delete = break_with(WriteError)
+    return await world.client.request("DELETE", "/v1/responses/resp_1")
+
+
+async def _not_background(world):
+    await stored(world)
+    return await world.client.request("POST", "/v1/responses/resp_1/cancel")
 
 
 async def _server_stopping(world):

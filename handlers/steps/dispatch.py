@@ -20,6 +20,8 @@ async def dispatch(exchange: Exchange) -> str:
     tools, owner = exchange.toolbox.tools or None, exchange.incoming.owner
     exchange.decoding = engine.decode(exchange.prompt, sampling, tools, grammar=exchange.grammar, owner=owner)
     calls: list[ToolCall] = []
+    if exchange.job is not None:
+        await exchange.job.take()
     async with beating(exchange):
         # the headers tell what was cached, so the first frame waits for it, though no longer than for a heartbeat
         exchange.cached_tokens = await exchange.decoding.begun()
