@@ -70,8 +70,10 @@ class Outbox:
         self.is_delivered = True
         self._moved.set()
 
-    def close(self) -> None:
-        """Nothing more will be said."""
+    def close(self, *, is_abandoned: bool = False) -> None:
+        """Nothing more will be said; to a reader that was given up, not even what it has not taken yet."""
+        if is_abandoned:  # what is not taken may hold the end of a response that is not kept
+            self._events.clear()
         self._queue(None)
 
     async def first(self) -> None:

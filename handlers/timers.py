@@ -26,18 +26,18 @@ class Waiters:
 
     def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: dict[asyncio.Future[None], None] = {}  # the first to come is the first to wake
 
     async def wait(self, seconds: float) -> None:
         """Wait until woken, or `seconds` have passed."""
         waiter = asyncio.get_running_loop().create_future()
         timer = self._call_later(seconds, partial(_wake, waiter))
-        self._waiting.add(waiter)
+        self._waiting[waiter] = None
         try:
             await waiter
         finally:
             timer.cancel()
-            self._waiting.discard(waiter)
+            del self._waiting[waiter]
 
     def wake(self) -> None:
         for waiter in self._waiting:

@@ -1,6 +1,7 @@
 """A client that leaves, in whatever its exchange is doing: what was held is let go, and nothing is stored."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from handlers.settings import Settings
 from handlers.steps import start
 from machines.exchange import State
 from storage.rows import Chain, Missing
+from tests.asgi import Call
 from tests.doubles import MODEL, NOW, hold, say, watch
 
 WHOLE = [False, True]
@@ -233,3 +235,59 @@ async def test_a_reader_that_stands_still_too_long_is_given_up(
     call.leave()
     call.unread.release()
     await call.reply()
+
+
+async def test_a_reader_that_was_given_up_and_reads_on_is_told_of_no_end_that_is_not_kept(
+    client, idle, engine, monkeypatch
+):  # fmt: skip
+    monkeypatch.setattr("handlers.outbox.PATIENCE", 0.01)
+    engine.script = say("The")
+    call = client.start(input="Hello", stream=True)
+    call.unread = asyncio.Semaphore(2)
+    await idle()
+
+    for _ in range(100):
+        call.unread.release()
+    await call.reply()
+
+    assert "response.output_item.added" in call.text
+    assert "response.completed" not in call.text
+    assert "[DONE]" not in call.text
+
+
+class Breaking(Call):
+    """A connection that breaks with an error while something is sent."""
+
+    breaks_on = b""
+
+    async def _send(self, message):
+        if self.breaks_on in message["type"].encode() + message.get("body", b""):
+            raise OSError("broken pipe")
+        await super()._send(message)
+
+
+@pytest.mark.parametrize(
+    ("stream", "breaks_on", "state"),
+    [
+        (False, b"http.response.start", State.EMITTING),
+        (False, b'"status":"completed"', State.EMITTING),
+        (True, b"http.response.start", State.DISPATCHING),
+        (True, b"event: response.created", State.DISPATCHING),
+        (True, b"event: response.completed", State.EMITTING),
+    ],
+)
+async def test_a_connection_that_breaks_while_it_is_written_to_is_a_client_that_left(
+    client, idle, engine, services, stream, breaks_on, state
+):  # fmt: skip
+    engine.script = say("The")
+    body = json.dumps({"model": MODEL, "input": "Hello", "stream": stream}).encode()
+    call = Breaking(client.app, "POST", "/v1/responses", body, {})
+    call.breaks_on = breaks_on
+
+    with pytest.raises(OSError, match="broken pipe"):
+        await call.reply()
+
+    exchange = await idle()
+    assert left(exchange) is state
+    assert not call.text.endswith("[DONE]\n\n")
+    assert await services.store.chain(exchange.head.id, NOW) == Missing()

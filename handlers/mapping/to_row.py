@@ -50,13 +50,21 @@ def to_row(
     )
 
 
-def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
-    """Make the items of a stored chain, oldest first; a turn without output is still a turn of the assistant."""
-    items: list[dict[str, Any]] = []
+def to_turns(chain: list[ResponseRow]) -> list[list[dict[str, Any]]]:
+    """Make the items of a stored chain, oldest first: what each request said, and what it was answered.
+
+    A request without an answer still had a turn of the assistant, unless only its prompt was taken up.
+    """
+    turns: list[list[dict[str, Any]]] = []
     for row in chain:
-        items += msgspec.json.decode(row.input_json, type=list[dict[str, Any]])
-        items += to_output(row) or _to_silence(row)
-    return items
+        turns.append(msgspec.json.decode(row.input_json, type=list[dict[str, Any]]))
+        turns.append(to_output(row) or _to_silence(row))
+    return turns
+
+
+def to_history(chain: list[ResponseRow]) -> list[dict[str, Any]]:
+    """Make the items of a stored chain, oldest first."""
+    return [item for turn in to_turns(chain) for item in turn]
 
 
 def to_session_cache(cached_tokens: int, chain: list[ResponseRow]) -> str:
@@ -70,7 +78,10 @@ def to_session_cache(cached_tokens: int, chain: list[ResponseRow]) -> str:
 
 
 def _to_silence(row: ResponseRow) -> list[dict[str, Any]]:
-    is_generated = msgspec.json.decode(row.config_json, type=dict[str, Any]).get("isGenerated", True)
+    try:
+        is_generated = msgspec.json.decode(row.config_json, type=dict[str, Any]).get("isGenerated", True)
+    except msgspec.MsgspecError:  # which is said where the model's identity is looked for
+        is_generated = True
     return [{"type": "message", "role": "assistant", "content": ""}] if is_generated else []
 
 

@@ -54,7 +54,7 @@ async def run(exchange: Exchange) -> None:
     finally:
         exchange.services.exchanges.discard(exchange)
         await end_job(exchange)
-        exchange.outbox.close()
+        exchange.outbox.close(is_abandoned=exchange.state is State.ABANDONED)
         exchange.report()
         keep_trace(exchange)
 

@@ -7,7 +7,7 @@ import msgspec
 from handlers.exchange import Exchange
 from handlers.lookup import look_up
 from handlers.mapping.to_messages import to_messages
-from handlers.mapping.to_row import Origin, to_history
+from handlers.mapping.to_row import Origin, to_turns
 from handlers.mapping.to_struct import FieldError
 from storage.rows import Chain, Cyclic, Lookup, Missing, ResponseRow, TooDeep
 
@@ -83,7 +83,8 @@ async def probe(exchange: Exchange) -> Lookup:
 
 def _read(exchange: Exchange) -> str:
     try:
-        exchange.history = to_messages(to_history(exchange.chain), "history")
+        # turn by turn: folded together, they would not read as they did when they were said
+        exchange.history = [message for turn in to_turns(exchange.chain) for message in to_messages(turn, "history")]
     except (msgspec.MsgspecError, FieldError, KeyError) as error:
         log.warning("%s: a stored row of %r cannot be read: %s", exchange.id, exchange.chain[-1].id, error)
         return "chain_unreadable"

@@ -57,6 +57,14 @@ def test_a_message_after_a_call_is_a_new_turn_but_reasoning_is_not():
     assert len(messages(call, {"type": "reasoning", "summary": []})) == 1
 
 
+def test_what_an_assistant_did_is_never_folded_into_a_users_message():
+    call = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+
+    folded = messages({"role": "user", "content": "Hi"}, call, {"role": "user", "content": "Hi"})
+
+    assert [(message.role, len(message.calls)) for message in folded] == [("user", 0), ("assistant", 1), ("user", 0)]
+
+
 def test_all_system_messages_lead_as_one():
     conversation = messages({"role": "user", "content": "Hello"}, {"role": "developer", "content": "Be brief."})
 
@@ -115,6 +123,7 @@ def test_the_words_of_an_unknown_item_are_the_assistants_whatever_its_role(role)
         ({"role": "user", "content": [{"type": "x" * 999}]}, "input[0].content[0].type", "x..."),
         ({"type": "function_call", "name": "look"}, "input[0].call_id", "it is required"),
         ({"type": "custom_tool_call", "name": "patch"}, "input[0].call_id", "it is required"),
+        ({"type": "function_call_output", "output": "x"}, "input[0].call_id", "it is required"),
         ({"type": "function_call_output", "call_id": "c", "output": 1}, "input[0].output", "got `int`"),
     ],
 )

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from engine.scripted import stop, think
 from storage.rows import Chain
 from tests.doubles import MODEL, NOW, say
 
@@ -26,6 +27,17 @@ async def test_a_row_keeps_the_request_and_the_answer(client, engine, services):
     config = msgspec.json.decode(row.config_json)
     assert (config["temperature"], config["metadata"]) == (0.5, {"a": "b"})
     assert (config["serverBootId"], type(config["modelInstanceId"])) == ("boot_1", int)
+
+
+async def test_instructions_are_never_stored_as_input(client, engine, services):
+    engine.script = say("Hi")
+
+    first = await stored(client, services, instructions="Be kind.")
+    second = await stored(client, services, previous_response_id=first.id)
+
+    for row in (first, second):
+        assert row.instructions == "Be kind."
+        assert msgspec.json.decode(row.input_json) == [{"type": "message", "role": "user", "content": "Hello"}]
 
 
 @pytest.mark.parametrize(("metadata", "seconds"), [({}, 604800), (None, 604800), ({"retention_seconds": 60}, 60)])
@@ -65,6 +77,32 @@ async def test_a_silent_turn_is_still_a_turn(client, engine):
     await client.post(input="Well?", previous_response_id=first.json["id"])
 
     assert [message["role"] for message in engine.conversations[-1]] == ["user", "assistant", "user"]
+
+
+async def test_a_turn_of_reasoning_alone_comes_back_with_its_chain(client, engine):
+    engine.script = think("Hm.") + stop()
+    first = await client.post(input="Think.")
+
+    await client.post(input="Well?", previous_response_id=first.json["id"])
+
+    assert engine.conversations[-1] == [
+        {"role": "user", "content": "Think."},
+        {"role": "assistant", "content": "", "reasoning_content": "Hm."},
+        {"role": "user", "content": "Well?"},
+    ]
+
+
+@pytest.mark.parametrize("roles", [("assistant", "user"), ("user", "assistant"), ("user", "user")])
+async def test_a_chain_is_replayed_as_it_was_said_turn_by_turn(client, engine, roles):
+    engine.script = say("Hi")
+    first = await client.post(input="One")
+    items = [{"role": role, "content": f"{role}."} for role in roles]
+
+    second = await client.post(input=items, previous_response_id=first.json["id"])
+    await client.post(input="Four", previous_response_id=second.json["id"])
+
+    _, said, replayed = engine.conversations
+    assert replayed == [*said, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": "Four"}]
 
 
 async def test_store_false_keeps_nothing(client, engine):

@@ -36,6 +36,13 @@ def test_a_function_keeps_its_whole_schema():
     ]  # fmt: skip
 
 
+def test_a_tool_without_parameters_takes_none():
+    assert toolbox(TIME).tools == [
+        {"type": "function", "function": {"name": "time", "description": "",
+                                          "parameters": {"type": "object", "properties": {}}}},
+    ]  # fmt: skip
+
+
 def test_tools_of_other_types_are_skipped():
     assert names({"type": "web_search", "external_web_access": False}, WEATHER, {"type": "mcp"}) == ["weather"]
 
@@ -206,7 +213,7 @@ async def test_without_parallel_calls_one_is_shown(client, engine):
     assert [item["call_id"] for item in reply.json["output"]] == ["call_1"]
 
 
-async def test_reasoning_is_counted_and_comes_back(client, engine):
+async def test_reasoning_tokens_are_counted(client, engine):
     engine.script = [*stop(reasoning_tokens=3)]
     assert isinstance(engine.script[-1], Finish)
 
