@@ -15,7 +15,7 @@ from handlers.journal import Journal
 from handlers.mapping.references import to_item_id
 from handlers.mapping.to_messages import Message
 from handlers.mapping.to_response import STATUS, Ending, Head, to_response, to_usage
-from handlers.mapping.to_row import Origin, to_row
+from handlers.mapping.to_row import Origin, to_history, to_row
 from handlers.mapping.to_tools import Toolbox
 from handlers.models import Binding, Lease, Ticket
 from handlers.outbox import Outbox
@@ -224,6 +224,11 @@ class Exchange(Driven):
     def is_prewarm(self) -> bool:
         """Whether the prompt is only to be taken up, for a continuation that will come over the same WebSocket."""
         return self.incoming.local is not None and self.request.generate is False
+
+    @property
+    def window(self) -> list[dict[str, Any]]:
+        """All items of the conversation, those of the chain and the new ones."""
+        return [*to_history(self.chain), *self.items]
 
     def to_row(self) -> ResponseRow:
         """Make the row of the response that has ended."""

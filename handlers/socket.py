@@ -162,5 +162,6 @@ def to_event(frame: str) -> str:
 def to_error_frame(exchange: Exchange) -> str:
     """Make the frame of a refusal."""
     row, param, message = exchange.refusal
-    error = {"type": row.type, "code": row.code, "message": message, "param": param}
+    # the specification wants a code in every error frame, which not every row has over HTTP
+    error = {"type": row.type, "code": row.code or exchange.event, "message": message, "param": param}
     return msgspec.json.encode({"type": "error", "status": row.status.value, "error": error}).decode()

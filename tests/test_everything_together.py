@@ -76,7 +76,7 @@ class Together(RuleBasedStateMachine):
     def open(self, capacity: int, limit: int, hard: int, ttl: int) -> None:
         self.capacity, self.limit, self.hard, self.ttl = capacity, limit, hard, ttl
         clock = self.loop.unix_time
-        self.models = Registry(lambda _: self.new(waits=True), capacity=capacity, queue_limit=limit, clock=clock)
+        self.models = Registry(lambda _: self.new(waits=True), queue_limit=limit, clock=clock)
         self.writes = Writes(hard, ttl, clock)
         self.services = Services(
             settings=Settings(queue_limit=limit, retention_seconds=200, heartbeat_seconds=4), models=self.models,

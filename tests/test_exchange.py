@@ -273,7 +273,7 @@ def test_a_row_that_comes_first_is_reserved_and_held_back_before_it_is_written(n
     assert fired(name, event, state).called[-2:] == ["reserve_row", "hold_row"]
 
 
-@pytest.mark.parametrize(("name", "event", "state"), EDGES)
+@pytest.mark.parametrize(("name", "event", "state"), [*edges(left=State.PERSISTING), *edges(left=State.EMITTING)])
 def test_a_row_is_shown_only_by_the_terminal_event_that_left(name, event, state):
     kept = fired(name, event, state).called.count("keep_row")
 

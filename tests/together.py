@@ -142,11 +142,16 @@ class ScriptedStore:
         pass
 
 
+async def taken_up() -> int:
+    return 0
+
+
 class SteppedEngine(Loadable):
     """A model that plays what it is told to, piece by piece, and notes who comes to it and who is served."""
 
     def __init__(self, world: Any, *, waits: bool = False) -> None:
         super().__init__(waits=waits)
+        self.capacity = world.capacity
         self.arrived: list[Asked] = []
         self.prompts: list[asyncio.Future[None]] = []
         self._world = world
@@ -155,8 +160,8 @@ class SteppedEngine(Loadable):
     def live(self) -> list[ScriptedDecoding]:
         return [decoding for decoding in self.decodings if not decoding._over.is_set()]
 
-    async def tokenize(self, messages: Any, tools: Any = None) -> list[int]:
-        tokens = await super().tokenize(messages, tools)
+    async def tokenize(self, messages: Any, tools: Any = None, effort: Any = None) -> list[int]:
+        tokens = await super().tokenize(messages, tools, effort)
         if self._world.holds_next:
             self._world.holds_next = False
             self.prompts.append(self._world.loop.create_future())
@@ -166,9 +171,10 @@ class SteppedEngine(Loadable):
         self.arrived.append(asked)
         return tokens
 
-    def decode(self, *given: Any) -> ScriptedDecoding:
+    def decode(self, *given: Any, **named: Any) -> ScriptedDecoding:
         self.scripts.append([Pause()])
-        decoding = super().decode(*given)
+        decoding = super().decode(*given, **named)
+        decoding.begun = taken_up
         decoding.asked = self._world.asked[self._vocabulary_word(given[0][-1])]
         assert len(self.live) <= self._world.capacity, "no more decode together than there is room for"
         return decoding

@@ -47,7 +47,7 @@ def to_compacting(request: CreateResponse) -> CreateResponse:
 
 
 def to_compaction(response: Response, items: list[dict[str, Any]]) -> Compaction:
-    """Make the new window of a conversation from the response that sums it up."""
+    """Make the new window of a conversation, given as whole items, from the response that sums it up."""
     text = "".join(
         part["text"]
         for item in msgspec.to_builtins(response.output)

@@ -5,8 +5,8 @@ import json
 import pytest
 from websockets.sync.client import connect
 
-from tests.acceptance.compact import compacted
 from tests.acceptance.requests import COUNTING, say
+from tests.acceptance.test_compact import compacted
 from tests.live import PATIENCE
 from tests.openapi import wire
 
