@@ -12,6 +12,7 @@ from handlers.exchange import Exchange
 from handlers.jobs import Job
 from handlers.mapping.compaction import to_compaction
 from handlers.mapping.to_row import to_history, to_session_cache
+from handlers.mapping.to_stored import to_input_items
 from handlers.watch import Client
 from handlers.wire.events import TERMINAL, Event, Failed, Terminal
 from handlers.wire.sse import DONE, to_frame, to_name
@@ -107,7 +108,8 @@ async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
         return
     media: Any = event.response
     if exchange.incoming.asked == "compact":
-        media = to_compaction(event.response, [*to_history(exchange.chain), *exchange.items])
+        items = [*to_history(exchange.chain), *exchange.items]
+        media = to_compaction(event.response, to_input_items(event.response.id, items))
     if isinstance(event, Failed) and event.response.error is not None:
         error = event.response.error
         resp.status = HTTPStatus.INTERNAL_SERVER_ERROR

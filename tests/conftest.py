@@ -14,7 +14,9 @@ load_fast_blas()
 from engine.scripted import ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
 from handlers.app import create_app  # noqa: E402
 from handlers.exchange import Exchange  # noqa: E402
+from handlers.recovery import LeftJob  # noqa: E402
 from handlers.services import Services  # noqa: E402
+from machines.driver import Driven  # noqa: E402
 from storage.store import Store, open_store  # noqa: E402
 from tests.asgi import Client, running  # noqa: E402
 from tests.doubles import to_services  # noqa: E402
