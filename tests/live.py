@@ -72,6 +72,14 @@ class Server:
         except (OSError, HTTPException):
             return None
 
+    def read(self, path: str) -> bytes:
+        """Read all of a stream."""
+        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
+        connection.request("GET", path)
+        seen = connection.getresponse().read()
+        connection.close()
+        return seen
+
     def ask_until(self, status: int, method: str, path: str, body: Any = None) -> Any:
         """Ask again until the status is `status`, as a client does while a server starts."""
         until = time.monotonic() + PATIENCE

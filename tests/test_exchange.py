@@ -273,11 +273,21 @@ def test_a_row_that_comes_first_is_reserved_and_held_back_before_it_is_written(n
     assert fired(name, event, state).called[-2:] == ["reserve_row", "hold_row"]
 
 
-@pytest.mark.parametrize(("name", "event", "state"), [*edges(left=State.PERSISTING), *edges(left=State.EMITTING)])
-def test_a_row_is_shown_only_by_the_terminal_event_that_left(name, event, state):
+@pytest.mark.parametrize(("name", "event", "state"), EDGES)
+def test_a_row_is_shown_at_the_end_of_a_request_that_went_well(name, event, state):
     kept = fired(name, event, state).called.count("keep_row")
 
-    assert kept == ((name, event) == ("durable", "terminal_sent"))
+    assert kept == (name == "durable" and TARGETS[name, event, state] is State.DONE)
+
+
+def test_where_there_is_a_row_only_the_terminal_event_that_left_leads_to_the_end_that_shows_it():
+    with_row = {State.PERSISTING}
+    while more := {TARGETS[edge] for edge in EDGES if edge[0] == "durable" and edge[2] in with_row} - with_row:
+        with_row |= more
+
+    shown = {event for _, event, state in edges(name="durable", to=[State.DONE]) if state in with_row}
+
+    assert shown == {"terminal_sent"}
 
 
 @pytest.mark.parametrize(("name", "event", "state"), edges(name="durable", to=[State.FAILING]))

@@ -275,6 +275,42 @@ def test_rows_written_before_a_kill_of_everything_are_found(db):
     assert [row.id for row in chain.rows] == [first["id"]]
 
 
+def test_a_kill_fails_the_background_response_under_way_and_no_other(db):
+    arguments, env = scripted(db)
+    body = {"input": "Hello", "background": True, "stream": True}
+    with launched(*arguments, **env) as server:
+        server.started()
+        server.ask_until(200, "GET", "/health")
+        ended = read_until(server.open_stream(**body, model="plain_text"), b"data: [DONE]")
+        under_way = read_until(server.open_stream(**body, model="held"), b"response.output_text.delta")
+        worker = server.worker_pid()
+        server.process.kill()
+        os.kill(worker, signal.SIGKILL)
+
+    with serving(*arguments, **env) as server:
+        server.ask_until(200, "GET", "/health")
+        _, failed = server.ask("GET", f"/v1/responses/{to_id(under_way)}")
+        replays = [server.read(f"/v1/responses/{to_id(seen)}?stream=true") for seen in (ended, under_way)]
+
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
+    assert failed["error"]["message"] == "The server ended while it made this response; ask again."
+    assert replays[0] in ended
+    assert b"response.output_text.delta" in replays[1]
+    assert replays[1].index(b"event: response.failed") < replays[1].index(b"data: [DONE]")
+
+
+def read_until(connection, end: bytes) -> bytes:
+    seen = b""
+    while end not in seen:
+        seen += connection.recv(65536)
+    connection.close()
+    return re.sub(rb"\r\n[0-9a-fA-F]+\r\n", b"", seen)
+
+
+def to_id(seen: bytes) -> str:
+    return re.search(rb'"id":"(resp_[0-9a-f]+)"', seen)[1].decode()
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_row_that_is_written_first_outlives_a_kill_right_after_the_terminal_event(db, stream):
     arguments, env = scripted(db)
@@ -290,7 +326,7 @@ def test_a_row_that_is_written_first_outlives_a_kill_right_after_the_terminal_ev
         server.process.kill()
         connection.close()
 
-    response_id = re.search(rb'"id":"(resp_[0-9a-f]+)"', seen)[1].decode()
+    response_id = to_id(seen)
     store = open_store(db, patience=20)
     chain = asyncio.run(store.chain(response_id, NOW))
     store.close_now()
