@@ -14,21 +14,28 @@ load_fast_blas()
 from engine.scripted import ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
 from handlers.app import create_app  # noqa: E402
 from handlers.exchange import Exchange  # noqa: E402
-from handlers.recovery import LeftJob  # noqa: E402
 from handlers.services import Services  # noqa: E402
-from machines.driver import Driven  # noqa: E402
+from machines.driver import Driven, Move  # noqa: E402
 from storage.store import Store, open_store  # noqa: E402
 from tests.asgi import Client, running  # noqa: E402
 from tests.doubles import to_services  # noqa: E402
 
 FIRED: set[tuple[str, str, str, str]] = set()
 ENDED: list[Exchange] = []
-LEFT: list[LeftJob] = []
 
 
-def note(driven: Driven) -> None:
-    """Take note of the moves that were made."""
-    FIRED.update((driven.table.name, move.event, move.source.name, move.target.name) for move in driven.trace)
+class Noted(list[Move]):
+    """A trace that takes note of each move a product's object makes, not of those that a test fires by hand."""
+
+    def __init__(self, driven: Driven) -> None:
+        super().__init__()
+        self._table = driven.table.name if type(driven).__module__.startswith("handlers.") else None
+        self._driven = driven
+
+    def append(self, move: Move) -> None:
+        super().append(move)
+        if self._table:
+            FIRED.add((self._driven.table.name, move.event, move.source.name, move.target.name))
 
 
 class SseExtension(SingleFileSnapshotExtension):
@@ -71,19 +78,20 @@ async def client(services: Services) -> AsyncIterator[Client]:
 
 @pytest.fixture(scope="session", autouse=True)
 def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
-    """Collect (table, event, from, to) of every move that a real exchange or its output made."""
-    report = Exchange.report
+    """Collect (table, event, from, to) of every move that the product's own objects made."""
+    report, begin = Exchange.report, Driven.__init__
 
     def collect(exchange: Exchange) -> None:
         ENDED.append(exchange)
-        for driven in (exchange, exchange.output, exchange.job, *LEFT):
-            if driven is not None:
-                note(driven)
         report(exchange)
+
+    def begin_noted(driven: Driven, *given: Any, **named: Any) -> None:
+        begin(driven, *given, **named)
+        driven.trace = Noted(driven)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exchange, "report", collect)
-        patch.setattr(LeftJob, "close_journal", lambda job, _: LEFT.append(job))
+        patch.setattr(Driven, "__init__", begin_noted)
         yield FIRED
 
 

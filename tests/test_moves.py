@@ -1,10 +1,13 @@
-"""Runs last: every row of every machine was fired by a request that some test made."""
+"""Runs last: every row of every machine was fired by the product's own objects in some test."""
 
 import pytest
 
+from machines.binding import BINDING
 from machines.exchange import DURABLE, EXCHANGE
 from machines.job import JOB
 from machines.output import OUTPUT
+from machines.provisional import PROVISIONAL
+from machines.write import WRITE
 
 
 def rows(table):
@@ -27,5 +30,5 @@ def test_every_move_of_every_machine_was_fired(moves_made, request):
     assert shared - fired[EXCHANGE.name] - fired[DURABLE.name] == set()
     assert rows(EXCHANGE) - shared - fired[EXCHANGE.name] == set()
     assert rows(DURABLE) - shared - fired[DURABLE.name] == set()
-    for table in (OUTPUT, JOB):
+    for table in (OUTPUT, WRITE, PROVISIONAL, BINDING, JOB):
         assert {(table.name, *row) for row in rows(table)} - moves_made == set()
