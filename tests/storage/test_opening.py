@@ -417,7 +417,7 @@ def recorded(file):
         return connection.execute("SELECT version, name FROM interlock_migrations ORDER BY version").fetchall()
 
 
-OURS = [(1, "create_responses"), (2, "create_exchanges")]
+OURS = [(1, "create_responses"), (2, "create_exchanges"), (3, "create_jobs")]
 
 
 def add_a_note(connection):
