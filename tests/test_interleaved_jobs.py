@@ -140,6 +140,11 @@ async def play(before, after, status):
     return world, late
 
 
+def to_due(reader, last):
+    """Give the numbers that a reader is to be told: those beyond its place, and the last one in any case."""
+    return list(range(reader.after + 1, last + 1)) or [last]
+
+
 @settings(max_examples=100, deadline=None)
 @given(before=steps, after=steps.map(lambda steps: [step for step in steps if step not in ("put", "beat")]),
        status=st.sampled_from(["completed", "incomplete", "failed", "cancelled"]))  # fmt: skip
