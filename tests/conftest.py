@@ -83,6 +83,7 @@ def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
 
     def collect(exchange: Exchange) -> None:
         ENDED.append(exchange)
+        del ENDED[:-100]
         report(exchange)
 
     def begin_noted(driven: Driven, *given: Any, **named: Any) -> None:

@@ -173,6 +173,24 @@ def test_a_client_that_leaves_makes_room_for_the_next(db, stream):
     assert "abandoned by client_gone" in "".join(server.log)
 
 
+def test_a_client_that_closes_its_sending_side_has_left_and_is_written_no_end(db):
+    arguments, env = scripted(db)
+    with serving(*arguments, **env) as server:
+        server.ask_until(200, "GET", "/health")
+        leaving = server.open_stream(model="held", input="Hello", stream=True)
+        seen = leaving.recv(65536)
+
+        leaving.shutdown(socket.SHUT_WR)
+
+        while chunk := leaving.recv(65536):
+            seen += chunk
+        leaving.close()
+
+    assert b"event: response.created" in seen
+    assert b"event: response.failed" not in seen
+    assert "abandoned by client_gone" in "".join(server.log)
+
+
 def test_an_interrupt_ends_open_streams_with_their_own_event(db):
     arguments, env = scripted(db)
     with launched(*arguments, **env) as server:
