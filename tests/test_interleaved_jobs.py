@@ -140,6 +140,11 @@ async def play(before, after, status):
     return world, late
 
 
+def to_due(reader, last):
+    """Give the numbers that a reader is to be told: those beyond its place, and the last one in any case."""
+    return list(range(reader.after + 1, last + 1)) or [last]
+
+
 @settings(max_examples=100, deadline=None)
 @given(before=steps, after=steps.map(lambda steps: [step for step in steps if step not in ("put", "beat")]),
        status=st.sampled_from(["completed", "incomplete", "failed", "cancelled"]))  # fmt: skip
@@ -148,9 +153,9 @@ def test_every_reader_is_told_all_there_is_beyond_its_place_and_the_end(before, 
 
     last = world.job.journal.count - 1
     for reader in [*world.readers, *late]:
-        assert reader.told == (list(range(reader.after + 1, last + 1)) or [last])
+        assert reader.told == to_due(reader, last)
     for reader in world.left:
-        assert reader.told == list(range(reader.after + 1, reader.after + 1 + len(reader.told)))
+        assert reader.told == to_due(reader, last)[: len(reader.told)]
     assert all(reader.was_kept for reader in [*world.readers, *world.left, *late])
     assert world.job.state in FINAL
     assert world.job.state is State(status)

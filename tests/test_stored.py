@@ -10,10 +10,11 @@ from engine.pieces import ChosenToken, LikelyToken, Text
 from engine.scripted import call, stop, think
 from handlers.app import create_app
 from handlers.settings import Settings
+from machines.exchange import State
 from storage.errors import WriteError
 from storage.rows import Missing
 from tests.asgi import running
-from tests.doubles import NOW, say, to_services
+from tests.doubles import NOW, hold, say, to_services
 from tests.test_durable import Gate, calm
 from tests.test_refusals import World, start_endless
 
@@ -193,6 +194,27 @@ async def test_a_row_that_could_not_be_written_is_written_for_whoever_asks(clien
         write.attempt = partial(put, write.attempt.args[0])
 
     assert (refused.status_code, (await ask(client)).status_code) == (503, 200)
+
+
+async def test_a_client_that_leaves_before_it_is_shown_is_taken_note_of(client, services, ended):
+    reading = hold(services.store, "row")
+    asked = client.call("GET", STORED)
+    await reading.wait()
+
+    asked.leave()
+    await asked.reply()
+    await calm(services)
+
+    assert (ended[-1].state, ended[-1].event) == (State.ABANDONED, "client_gone")
+
+
+async def test_a_look_up_that_breaks_is_a_500(client, services, ended):
+    services.writes.is_pending = None
+
+    shown = await ask(client)
+
+    assert (shown.status_code, shown.json["error"]["code"]) == (500, "server_error")
+    assert (ended[-1].state, ended[-1].event) == (State.REFUSED, "crashed")
 
 
 # Streams

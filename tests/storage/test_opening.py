@@ -417,7 +417,7 @@ def recorded(file):
         return connection.execute("SELECT version, name FROM interlock_migrations ORDER BY version").fetchall()
 
 
-OURS = [(1, "create_responses"), (2, "create_exchanges")]
+OURS = [(1, "create_responses"), (2, "create_exchanges"), (3, "create_jobs")]
 
 
 def add_a_note(connection):
@@ -438,7 +438,7 @@ def test_each_migration_is_applied_once_and_recorded(file, monkeypatch):
     open_store(str(file)).close_now()
     open_store(str(file)).close_now()
 
-    assert recorded(file) == [*OURS, (3, "add_a_note")]
+    assert recorded(file) == [*OURS, (len(OURS) + 1, "add_a_note")]
 
 
 async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_traces(file, monkeypatch):
