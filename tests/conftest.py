@@ -11,14 +11,15 @@ from engine.blas import load_fast_blas
 
 load_fast_blas()
 
-from engine.scripted import ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
+from engine.pieces import Text  # noqa: E402
+from engine.scripted import Pause, ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
 from handlers.app import create_app  # noqa: E402
 from handlers.exchange import Exchange  # noqa: E402
 from handlers.services import Services  # noqa: E402
 from machines.driver import Driven, Move  # noqa: E402
 from storage.store import Store, open_store  # noqa: E402
 from tests.asgi import Client, running  # noqa: E402
-from tests.doubles import to_services  # noqa: E402
+from tests.doubles import say, to_services  # noqa: E402
 
 FIRED: set[tuple[str, str, str, str]] = set()
 ENDED: list[Exchange] = []
@@ -74,6 +75,14 @@ def services(engine: ScriptedEngine, store: Store) -> Services:
 async def client(services: Services) -> AsyncIterator[Client]:
     async with running(create_app(services)) as client:
         yield client
+
+
+@pytest.fixture
+def pause(engine: ScriptedEngine) -> Pause:
+    """Make the model stop after its first token."""
+    pause = Pause()
+    engine.script = [Text("One"), pause, *say(" two", prompt_tokens=7)]
+    return pause
 
 
 @pytest.fixture(scope="session", autouse=True)
