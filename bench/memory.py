@@ -1,4 +1,7 @@
-"""What stays in memory: the worker after a thousand stored requests, and after many more."""
+"""What stays in memory: the worker after a thousand requests, and after many more, with a store and without.
+
+With one, what grows is DuckDB's own cache, which is bounded (512 MB).
+"""
 
 import tempfile
 
@@ -12,19 +15,19 @@ CONNECTIONS = 8
 
 
 def measure(requests: int) -> list[Row]:
-    """Send so many requests and compare with the first thousand; DuckDB's own cache is up to 512 MB of it."""
-    request = post("/v1/responses", WHOLE)
-    rows = []
-    for kept, sent in (("stored in a file", request), ("not stored", post("/v1/responses", {**WHOLE, "store": False}))):
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            gunicorn("bench.instant_app:app", INTERLOCK_DB=f"{folder}/db") as server,
-        ):
-            sizes = []
-            for count in (FIRST, requests - FIRST):
-                send(server.url, sent, connections=CONNECTIONS, times=count // CONNECTIONS)
-                sizes.append(server.resident_mb())
-                print(f"  {kept}: {sizes[-1]:.0f} MB")
-        name = f"memory after {requests} requests {kept}, and after {FIRST}"
-        rows.append(Row(name, f"{sizes[1]:.0f} MB", f"{sizes[0]:.0f} MB", f"{sizes[1] / sizes[0]:.2f}"))
-    return rows
+    """Send so many requests and compare with the first thousand."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [grown("stored in a file", f"{folder}/db", requests), grown("without a store", "none", requests)]
+
+
+def grown(kept: str, db: str, requests: int) -> Row:
+    """Measure one server."""
+    sizes = []
+    with gunicorn("bench.instant_app:app", INTERLOCK_DB=db) as server:
+        for count in (FIRST, requests - FIRST):
+            send(server.url, post("/v1/responses", WHOLE), connections=CONNECTIONS, times=count // CONNECTIONS)
+            sizes.append(server.resident_mb())
+            print(f"  {kept}: {sizes[-1]:.0f} MB", flush=True)
+    first, last = sizes
+    name = f"memory after {requests} requests {kept} / after {FIRST}"
+    return Row(name, f"{last:.0f} MB", f"{first:.0f} MB", f"{last / first:.2f}")
