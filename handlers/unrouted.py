@@ -69,6 +69,8 @@ async def refuse_routing(
     services: Services, req: Request, reply: Response | WebSocket | None, event: str, **facts: str
 ) -> None:
     """Answer a request with a row that leaves ROUTING."""
+    if caller := getattr(req.context, "caller", None):
+        facts["caller"] = caller
     exchange = Exchange(services, Incoming(method=req.method, path=req.path[:256], event=event, facts=facts))
     start(exchange)
     if isinstance(reply, Response):

@@ -118,6 +118,10 @@ class DuckStore:
         return bool(await self._writer.do(partial(withdraw, response_id=response_id), f"{response_id} was not deleted"))
 
     async def sweep(self, now: int, trace_retention: int = TRACE_RETENTION) -> int:
+        if self.has_lost_file:
+            log.error(
+                "%s is not where it was; put it back, or its rows are gone once the server stops", self._database.file
+            )
         await self._sweep(partial(delete_expired, table="exchanges", before=now - trace_retention), "exchanges")
         await self._sweep(partial(sweep_jobs, before=now), "jobs")
         return await self._sweep(partial(delete_expired, table="responses", before=now), "responses")

@@ -167,18 +167,3 @@ async def test_arguments_nested_too_deep_are_named(app, arguments):
     reply = await app.post(input=[call, {"type": "function_call_output", "call_id": "c", "output": "x"}])
 
     assert (reply.status_code, reply.json["error"]["param"]) == (400, "input[0].arguments")
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_websocket_is_turned_away(app):
-    sent = []
-
-    async def receive():
-        return {"type": "websocket.connect"}
-
-    async def send(message):
-        sent.append(message["type"])
-
-    await app.app({"type": "websocket", "path": "/v1/responses"}, receive, send)
-
-    assert sent == ["websocket.close"]

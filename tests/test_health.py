@@ -25,7 +25,7 @@ async def test_with_tokens_a_stranger_hears_one_word(engine, store, path):
     assert (short.status_code, short.json) == (200, {"status": "ok"})
     assert wrong.status_code == 401
     assert full.json["status"] == "ok"
-    assert full.json.keys() == {"status", "version", "uptime_seconds", "models", "writes"}
+    assert full.json.keys() == {"status", "version", "uptime_seconds", "models", "writes", "database_lost"}
 
 
 async def test_only_the_health_is_told_without_a_token_and_only_by_its_path(engine, store):
