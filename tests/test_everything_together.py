@@ -456,4 +456,6 @@ class Together(RuleBasedStateMachine):
 
 
 TestTogether = Together.TestCase
-TestTogether.settings = settings(max_examples=300, stateful_step_count=50, deadline=None, report_multiple_bugs=False)
+TestTogether.settings = settings(
+    max_examples=300, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
+)
