@@ -457,5 +457,5 @@ class Together(RuleBasedStateMachine):
 
 TestTogether = Together.TestCase
 TestTogether.settings = settings(
-    max_examples=300, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
+    max_examples=120, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
 )
