@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
-from msgspec import Struct, convert
+from msgspec import Struct, convert, json
 
 from storage.rows import EventRow, ExchangeRow, JobRow, ResponseRow
 
@@ -31,14 +31,6 @@ def select(cursor: DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Response
     places = ", ".join("?" * len(ids))
     found = cursor.execute(f"{SELECT}({places})", list(ids)).fetchall()
     return {row.id: row for row in map(_to_row, found)}
-
-
-def select_traces(cursor: DuckDBPyConnection, known_as: str) -> list[ExchangeRow]:
-    """Read the traces of an exchange or of a response, by either's id, the oldest first. Raises duckdb.Error."""
-    fields = ExchangeRow.__struct_fields__
-    asked = f"SELECT {', '.join(fields)} FROM exchanges WHERE id = ? OR response_id = ? ORDER BY ended_at"  # noqa: S608
-    found = cursor.execute(asked, [known_as, known_as]).fetchall()
-    return [convert(dict(zip(fields, values, strict=True)), ExchangeRow) for values in found]
 
 
 def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
@@ -73,6 +65,8 @@ def _count(deleted: DuckDBPyConnection) -> int:
 
 
 def _to_value(value: object) -> object:
+    if isinstance(value, list | dict):
+        return json.encode(value).decode()
     return list(value) if isinstance(value, tuple) else value
 
 
