@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.openapi.wire import check_reply
+
 ROOT = Path(__file__).parent.parent
 LISTENING = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
 WORKER = re.compile(r"Booting worker with pid: (\d+)")
@@ -61,9 +63,11 @@ class Server:
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body)
         connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
         reply = connection.getresponse()
-        answer = json.loads(reply.read())
+        text = reply.read().decode()
         connection.close()
-        return reply.status, answer
+        if path.startswith("/v1/responses"):
+            check_reply(reply.status, reply.headers["Content-Type"], text)
+        return reply.status, json.loads(text)
 
     def ask_or_refused(self, method: str, path: str, body: Any = None) -> int | None:
         """Give the status of a request, or None if nobody takes it."""

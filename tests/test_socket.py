@@ -12,6 +12,7 @@ from engine.scripted import Pause, call, stop
 from handlers.app import create_app
 from handlers.settings import Settings
 from tests.doubles import MODEL, say, to_services
+from tests.openapi import wire
 from tests.sequences.laws import assert_laws
 
 LOCAL = "localhost"
@@ -31,6 +32,7 @@ class Talk:
         events = []
         while not events or events[-1]["type"] not in TERMINALS:
             events.append(json.loads(await self.ws.receive_text()))
+            (wire.check_socket_error if events[-1]["type"] == "error" else wire.check_event)(events[-1])
         return events
 
     async def ask(self, **body) -> dict:
