@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from handlers.mapping.to_trace import to_trace
+from handlers.mapping.to_trace import Trace, to_trace
 from handlers.settings import SettingsError, from_env
 from handlers.terminal.columns import to_lines
 from handlers.terminal.fault import Fault
@@ -17,13 +17,25 @@ from handlers.terminal.server import NoServerError, asks_server, to_server
 from storage.opening import MEMORY
 
 
+class Listing(msgspec.Struct, frozen=True):
+    """The traces of one id."""
+
+    data: list[Trace]
+
+
 @click.command()
 @click.argument("id", metavar="ID")
 @asks_server
-@click.option("--db", metavar="PATH", help="Read this database, which no server has open, and ask no server.")
+@click.option(
+    "--db", type=click.Path(), metavar="PATH", help="Read this database, which no server has open, and ask no server."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def trace(*, id: str, url: str | None, token: str | None, db: str | None, as_json: bool) -> None:  # noqa: A002
-    """Show how a request went, by the id of its exchange (ex_...) or its response (resp_...)."""
+    """Show how a request went.
+
+    ID is that of its exchange (ex_...), as the log and the X-Interlock-Exchange header have it, or of its response
+    (resp_...). Without a server it is looked for in the database.
+    """
     found = read_traces(db, id) if db else _ask(id, url, token)
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -35,7 +47,8 @@ def trace(*, id: str, url: str | None, token: str | None, db: str | None, as_jso
 def _ask(known_as: str, url: str | None, token: str | None) -> list[dict[str, Any]]:
     with to_server(url, token) as server:
         try:
-            return list(server.get(f"/traces/{quote(known_as, safe='')}")["data"])
+            found = server.get(f"/traces/{quote(known_as, safe='')}", Listing).data
+            return [msgspec.to_builtins(one) for one in found]
         except NoServerError:
             if url:
                 raise
