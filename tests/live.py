@@ -30,6 +30,7 @@ class Server:
         self.process = process
         self.log: list[str] = []
         self.url = ""
+        self.headers: dict[str, str] = {}  # of each request
         self._listening = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -61,7 +62,7 @@ class Server:
         """Make one request and read its JSON."""
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body)
-        connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
+        connection.request(method, path, sent, {"Content-Type": "application/json", **self.headers, **headers})
         reply = connection.getresponse()
         text = reply.read().decode()
         connection.close()
@@ -96,12 +97,20 @@ class Server:
             time.sleep(0.1)
         raise AssertionError("".join(self.log))
 
+    def await_line(self, text: str, since: int = 0) -> None:
+        """Wait until the log has a line with `text` in it, of those from `since` on."""
+        until = time.monotonic() + PATIENCE
+        while not any(text in line for line in self.log[since:]):
+            assert time.monotonic() < until, "".join(self.log)
+            time.sleep(0.05)
+
     def open_stream(self, **body: Any) -> socket.socket:
         """Send a request and leave its reply unread."""
         data = json.dumps(body).encode()
         connection = socket.create_connection(("127.0.0.1", urlsplit(self.url).port), timeout=PATIENCE)
-        head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
-        connection.sendall(head.encode() + data)
+        headers = {"Host": "localhost", "Content-Length": len(data), **self.headers}
+        lines = ["POST /v1/responses HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        connection.sendall("\r\n".join(lines).encode() + data)
         return connection
 
     def _read(self) -> None:
