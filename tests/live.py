@@ -78,11 +78,13 @@ class Server:
             return None
 
     def read(self, path: str) -> bytes:
-        """Read all of a stream."""
+        """Read all of a stream of the Responses API."""
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
-        connection.request("GET", path)
-        seen = connection.getresponse().read()
+        connection.request("GET", path, headers=self.headers)
+        reply = connection.getresponse()
+        seen = reply.read()
         connection.close()
+        check_reply(reply.status, reply.headers["Content-Type"], seen.decode())
         return seen
 
     def ask_until(self, status: int, method: str, path: str, body: Any = None) -> Any:
