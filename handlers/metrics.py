@@ -68,7 +68,7 @@ class Metrics:
         self._made = {name: _make(name, metric, self.registry) for name, metric in METRICS.items()}
         ProcessCollector(registry=self.registry)
         self.registry.register(Gauges(services))
-        self._moves: dict[tuple[str, str, str], Counter] = {}
+        self._children: dict[tuple[str, ...], Any] = {}
         self._declare()
         services.heard = self.exchange_moved
         services.job_heard = self.job_moved
@@ -80,7 +80,7 @@ class Metrics:
         """Hear of a move of an exchange."""
         model = exchange.model or ""
         self._moved(exchange.table.name, move, model)
-        self._observe("interlock_state_seconds", move.ms / 1000, state=move.source.name)
+        self._child("interlock_state_seconds", move.source.name).observe(move.ms / 1000)
         if move.source is State.DISPATCHING:
             self._decoded(exchange, model)
         if move.target is State.REFUSED:
@@ -135,20 +135,21 @@ class Metrics:
     def _declare(self) -> None:
         """Show what has not happened yet: a counter that is absent until it is 1 has no rate when it matters."""
         for machine, event, _, _ in ROWS:
-            self._counter(machine, event, "")
+            self._child("interlock_moves_total", machine, event, "")
         refusals = {(event, row.status) for rows in (REFUSALS, OPERATOR_REFUSALS) for event, row in rows.items()}
         for event, status in refusals:
             self._count("interlock_refusals_total", 0, event=event, status=str(int(status)), model="")
 
     def _moved(self, machine: str, move: Move, model: str) -> None:
         self.recent.add(machine, move)
-        self._counter(machine, move.event, model).inc()
+        self._child("interlock_moves_total", machine, move.event, model).inc()
 
-    def _counter(self, machine: str, event: str, model: str) -> Counter:
-        key = machine, event, model
-        if key not in self._moves:  # to look a counter up by its labels takes ten times as long
-            self._moves[key] = self._made["interlock_moves_total"].labels(machine=machine, event=event, model=model)
-        return self._moves[key]
+    def _child(self, *key: str) -> Any:
+        """Find what counts under labels, given in their order; to ask the metric for it takes ten times as long."""
+        if key not in self._children:
+            name, *values = key
+            self._children[key] = self._made[name].labels(*values)
+        return self._children[key]
 
     def _count(self, name: str, amount: float = 1, **labels: str) -> None:
         self._made[name].labels(**labels).inc(amount)
