@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from engine.pieces import Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
+from engine.pieces import CacheUse, Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
 from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
@@ -47,6 +47,7 @@ class InstantEngine:
     capacity = 256
     healthy = True
     step_seconds = 0.0
+    cache: CacheUse | None = None
 
     def __init__(self, *, is_paced: bool) -> None:
         self._is_paced = is_paced

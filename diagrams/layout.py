@@ -34,7 +34,7 @@ class Drawing:
         return to_exits(e for e in self.edges if e.source is source and e.target not in drawn)
 
 
-def to_svg(sketch: Sketch) -> str:
+def to_svg(sketch: Sketch, path: Sequence[tuple[str, str]] = ()) -> str:  # noqa: ARG001
     """Draw a machine as an SVG file."""
     drawing = Drawing(sketch)
     _heading(drawing)

@@ -48,7 +48,7 @@ class Batch:
         self._limits = limits
         self._on_end = on_end
         self._stops = make_stop_sequences(tokenizer)  # type: ignore[no-untyped-call]
-        self._kept = PromptCache(limits.cache_bytes)
+        self.kept = PromptCache(limits.cache_bytes)
         self._cuts_anywhere = all(type(layer) is KVCache for layer in parts(make_prompt_cache(model)))
         self._is_batchable = is_batchable(model)
         self._capacity = limits.capacity if self._is_batchable else 1
@@ -93,7 +93,7 @@ class Batch:
         running = list(self._running.values())
         self._running.clear()
         self._generator.close()
-        self._kept.clear()
+        self.kept.clear()
         for sequence in self._waiting:
             sequence.cache = None
         mx.clear_cache()
@@ -139,7 +139,7 @@ class Batch:
 
     def _insert(self, sequence: Sequence) -> None:
         tokens, owner = sequence.tokens, sequence.job.owner
-        cache, cached = (sequence.cache, len(tokens) - 1) if sequence.cache else self._kept.fetch(owner, tokens)
+        cache, cached = (sequence.cache, len(tokens) - 1) if sequence.cache else self.kept.fetch(owner, tokens)
         (uid,) = self._generator.insert_segments(
             [self._to_segments(tokens, cached)],
             [sequence.room],
@@ -226,16 +226,16 @@ class Batch:
 
     def _put(self, sequence: Sequence, cache: Cache, tokens: list[int], **conditions: Any) -> None:
         try:
-            self._kept.put(sequence.job.owner, tokens, cache, **conditions)
+            self.kept.put(sequence.job.owner, tokens, cache, **conditions)
             self._fit()
         except Exception:  # for want of memory, which is no fault of those that run
             log.exception("A cache could not be kept.")
-            self._kept.clear()
+            self.kept.clear()
 
     def _fit(self) -> None:
         """Let caches go that memory is too short for, beside those in use."""
         aside = sum(layer.nbytes for sequence in self._waiting for layer in sequence.cache or [])
-        self._kept.shrink(self._limits.cache_bytes - self._generator.prompt_cache_nbytes - aside)
+        self.kept.shrink(self._limits.cache_bytes - self._generator.prompt_cache_nbytes - aside)
 
     def _give_up(self, channel: Channel, error: Exception) -> None:
         channel.close(to_decode_error("Decoding broke off.", error))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from transitions import EventData
 
 from handlers.timers import CallLater, Waiters
-from machines.driver import Driven, drive, fire
+from machines.driver import Driven, Move, drive, fire
 from machines.provisional import MACHINE, PROVISIONAL, State
 from storage.errors import WriteError
 
@@ -25,6 +25,9 @@ class ProvisionalRow(Driven):
         self.waiters = Waiters(rows.call_later)
         self.swept = asyncio.Event()
 
+    def moved(self, move: Move) -> None:
+        self.rows.heard(move)
+
     def wake(self, _: EventData) -> None:
         self.waiters.wake()
 
@@ -41,12 +44,13 @@ class ProvisionalRows:
     def __init__(
         self,
         attempts: Callable[[str], list[asyncio.Future[None]]],
-        give_up: Callable[[str], None],
+        give_up: Callable[[str], object],
         call_later: CallLater,
     ) -> None:
         self.attempts = attempts
         self.give_up = give_up
         self.call_later = call_later
+        self.heard: Callable[[Move], None] = lambda _: None
         self.known: dict[str, ProvisionalRow] = {}
         self.running: set[asyncio.Task[None]] = set()
 

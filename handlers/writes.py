@@ -43,6 +43,7 @@ class Write(Driven):
     retain: Retain | None = None
     on_settled: Callable[[], None] | None = None
     breaker: Timer | None = None
+    started = 0.0  # by the monotonic clock: when its last attempt began
     marked_until = -math.inf
 
     def __init__(self, writes: "Writes", response_id: str, expires_at: float | None) -> None:
@@ -55,8 +56,10 @@ class Write(Driven):
     def move(self, event: str) -> None:
         """Fire `event`, and forget the oldest moves."""
         fire(MACHINE, self, event)
-        self._writes.heard(self, self.trace[-1])
         del self.trace[:-MOVES_KEPT]
+
+    def moved(self, move: Move) -> None:
+        self._writes.heard(self, move)
 
     async def landed(self, soft_timeout: float) -> Outcome:
         """Wait for the row, but not longer than `soft_timeout` seconds; a late write goes on by itself."""
@@ -72,6 +75,7 @@ class Write(Driven):
             await self._waiters.wait(seconds)
 
     def arm_breaker(self, _: EventData) -> None:
+        self.started = time.monotonic()
         if self._writes.hard_timeout > 0:
             self.breaker = self._writes.call_later(self._writes.hard_timeout, partial(self._writes.trip, self))
 
@@ -147,11 +151,9 @@ class Writes:
 
     def reserve(self, response_id: str, earliest_expires_at: float | None) -> None:
         """Have whoever names the id wait from now on; nothing happens if the id is known already."""
-        expires_at = earliest_expires_at
-        if expires_at is not None and not math.isfinite(expires_at):
-            expires_at = None
+        is_finite = earliest_expires_at is not None and math.isfinite(earliest_expires_at)
         if response_id not in self.known:
-            self.known[response_id] = Write(self, response_id, expires_at)
+            self.known[response_id] = Write(self, response_id, earliest_expires_at if is_finite else None)
 
     def release(self, response_id: str) -> None:
         """Give a reservation back, for its terminal never left.
@@ -235,17 +237,15 @@ class Writes:
 
     def discard(self, response_id: str) -> bool:
         """Forget a row that could not be written, for nobody wants it; False if none is kept that may be found."""
+        return not self.provisional.hides(response_id) and self.give_up(response_id)
+
+    def give_up(self, response_id: str) -> bool:
+        """Forget a row that could not be written; False if none is kept."""
         write = self.known.get(response_id)
-        if write is None or write.state is not State.FAILED or self.provisional.hides(response_id):
+        if write is None or write.state is not State.FAILED:
             return False
         write.move("row_given_up")
         return True
-
-    def give_up(self, response_id: str) -> None:
-        """Forget a row that could not be written."""
-        write = self.known.get(response_id)
-        if write is not None and write.state is State.FAILED:
-            write.move("row_given_up")
 
     def trip(self, write: Write) -> None:
         """Give up waiting for a write: its hard timeout has passed."""

@@ -26,7 +26,8 @@ log = logging.getLogger("interlock.storage")
 
 GROUP_ROWS = 100
 GROUP_CHARACTERS = 8_000_000  # a group's values are held twice, here and in DuckDB
-TRACES_WAITING = 1000
+GROUP_TRACES = 1000  # a statement costs as much as hundreds of them
+TRACES_WAITING = 3000
 GATHERING = 1.0  # seconds until a trace is written that no others came to join
 
 Work = Callable[[DuckDBPyConnection], int]
@@ -89,7 +90,7 @@ class Writer:
             if len(self._traces) == 1:
                 self._gathered_at = time.monotonic() + GATHERING
                 self._queue.put("traces")
-            elif len(self._traces) == GROUP_ROWS:
+            elif len(self._traces) == GROUP_TRACES:
                 self._queue.put("traces")
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ class Writer:
                     self._write([entry for entry in entries if isinstance(entry, Put)])
                 else:
                     self._do([entry for entry in entries if isinstance(entry, Task)])
-            if not is_open or len(self._traces) >= GROUP_ROWS or self._patience() == 0:
+            if not is_open or len(self._traces) >= GROUP_TRACES or self._patience() == 0:
                 self._write_traces()
 
     def _patience(self) -> float | None:
@@ -166,7 +167,7 @@ class Writer:
     def _write_traces(self) -> None:
         with self._lock:
             traces, self._traces = self._traces, []
-        groups = [traces[at : at + GROUP_ROWS] for at in range(0, len(traces), GROUP_ROWS)]
+        groups = [traces[at : at + GROUP_TRACES] for at in range(0, len(traces), GROUP_TRACES)]
         lost = sum(self._insert_traces(group) for group in groups)
         if lost:
             log.warning("%d traces could not be written", lost)
@@ -178,7 +179,8 @@ class Writer:
         try:
             insert(self._cursor, traces)
         except Exception:  # noqa: BLE001  the thread must outlive any trace
-            return sum(self._insert_traces([trace]) for trace in traces) if len(traces) > 1 else 1
+            halves = traces[: len(traces) // 2], traces[len(traces) // 2 :]
+            return sum(map(self._insert_traces, halves)) if len(traces) > 1 else 1
         return 0
 
 

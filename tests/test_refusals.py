@@ -66,7 +66,15 @@ async def _route_unknown(world):
 
 
 async def _trace_unknown(world):
-    return await world.client.request("GET", "/traces/ex_stray")
+    return await world.client.request("GET", "/interlock/exchanges/ex_stray")
+
+
+async def _query_invalid(world):
+    return await world.client.request("GET", "/interlock/exchanges?since=yesterday")
+
+
+async def _diagram_unknown(world):
+    return await world.client.request("GET", "/interlock/diagrams/dishwasher.svg")
 
 
 async def _method_not_allowed(world):
