@@ -139,3 +139,15 @@ def test_a_move_that_was_not_fired_is_named(sketch):
         assert compare_fired(others, fired) == Faults(
             *({(sketch.table.name, *row) for row in rows} for rows in (added, taken))
         )
+
+
+def test_a_row_that_both_tables_of_the_exchange_have_is_fired_by_either():
+    tables = [each.table for each in SKETCHES]
+    fired = {(table.name, *row) for table in tables for row in named(table)}
+    once, again = (
+        ("exchange", "route_found", "ROUTING", "VALIDATING"),
+        ("durable", "route_found", "ROUTING", "VALIDATING"),
+    )
+
+    assert compare_fired(tables, fired - {once}) == NONE
+    assert compare_fired(tables, fired - {once, again}) == Faults(missing={once, again}, foreign=set())
