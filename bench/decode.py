@@ -53,11 +53,11 @@ class Raw(NamedTuple):
         started, tokens, running = time.perf_counter(), 0, len(SUBJECTS)
         batch.insert([self.chat(prompt) for prompt in to_prompts(number)], max_tokens=[TOKENS] * running)
         while running:
-            _, decoded = batch.next()
+            _, decoded = batch.next()  # type: ignore[no-untyped-call]
             tokens += len(decoded)
             running -= sum(one.finish_reason is not None for one in decoded)
         seconds = time.perf_counter() - started
-        batch.close()
+        batch.close()  # type: ignore[no-untyped-call]
         return tokens / seconds
 
 

@@ -3,5 +3,4 @@
 from handlers.gunicorn_conf import *  # noqa: F403
 
 asgi_loop = "asyncio"  # what an installation has; uvloop would be taken if something else had brought it along
-on_starting = None
-del on_starting
+del on_starting  # noqa: F821 - of the product's settings

@@ -5,10 +5,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from engine.pieces import Finish, Piece, Sampling, Text, Tools
+from engine.pieces import Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
 from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
+from handlers.serving import PACE
 from handlers.settings import from_env
 from storage.store import open_store
 
@@ -45,6 +46,7 @@ class InstantEngine:
     context_length = 100_000
     capacity = 256
     healthy = True
+    step_seconds = 0.0
 
     def __init__(self, *, is_paced: bool) -> None:
         self._is_paced = is_paced
@@ -57,8 +59,18 @@ class InstantEngine:
     ) -> list[int]:  # fmt: skip
         return [1] * 8
 
+    async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> Grammar:
+        msg = "the bench asks for no structure"
+        raise NotImplementedError(msg)
+
     def decode(
-        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, *, owner: str = ""
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        tools: Tools | None = None,
+        *,
+        grammar: Grammar | None = None,
+        owner: str = "",
     ) -> InstantDecoding:
         return InstantDecoding(sampling, is_paced=self._is_paced)
 
@@ -72,7 +84,7 @@ def to_app() -> Any:
     models = Registry(lambda _: InstantEngine(is_paced=False))
     for name in ("instant", "paced"):
         models.register(name, InstantEngine(is_paced=name == "paced"))
-    store = None if settings.db is None else open_store(settings.db)
+    store = None if settings.db is None else open_store(settings.db, pace=0.0 if settings.durable else PACE)
     return create_app(Services(settings=settings, models=models, store=store))
 
 

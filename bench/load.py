@@ -21,6 +21,9 @@ class Replies(asyncio.Protocol):
         self._request = request
         self._again = again
         self._hear = hear
+        self._head = self._tail = b""
+        self._read = 0
+        self._whole: int | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -76,7 +79,7 @@ def send(
 async def _send(
     url: str, request: bytes, connections: int, times: int, hear: Callable[[bytes], None] | None
 ) -> float:  # fmt: skip
-    address = urlsplit(url)
+    host, port = urlsplit(url).hostname or "", urlsplit(url).port or 80
     left = connections * (times - 1)
 
     def again() -> bool:
@@ -88,8 +91,7 @@ async def _send(
     started = time.perf_counter()
     async with asyncio.timeout(GIVEN_UP):
         opened = [
-            await loop.create_connection(lambda: Replies(request, again, hear), address.hostname, address.port)
-            for _ in range(connections)
+            await loop.create_connection(lambda: Replies(request, again, hear), host, port) for _ in range(connections)
         ]
         await asyncio.gather(*(replies.over for _, replies in opened))
     return time.perf_counter() - started

@@ -7,4 +7,4 @@ load_fast_blas()
 from mlx_lm.server import main  # noqa: E402 - after a fast BLAS
 
 if __name__ == "__main__":
-    main()
+    main()  # type: ignore[no-untyped-call]

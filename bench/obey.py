@@ -19,7 +19,7 @@ load_fast_blas()
 
 from engine.loading import mlx_engine  # noqa: E402 - after a fast BLAS
 from engine.mlx_engine import MlxEngine  # noqa: E402
-from engine.pieces import Constraint, Piece, Sampling, Text, ToolCall  # noqa: E402
+from engine.pieces import Constraint, Finish, Piece, Sampling, Text, ToolCall  # noqa: E402
 from engine.starter import ensure_starter  # noqa: E402
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 100
@@ -71,8 +71,9 @@ async def count(engine: MlxEngine, task: Task) -> None:
     for _ in range(RUNS):
         grammar = await engine.constrain(prompt, task.constraint, tools)
         *pieces, finish = [piece async for piece in engine.decode(prompt, SAMPLING, tools, grammar=grammar)]
-        tokens += finish.completion_tokens
-        counts["right" if task.is_right(pieces) else finish.reason] += 1
+        if isinstance(finish, Finish):
+            tokens += finish.completion_tokens
+            counts["right" if task.is_right(pieces) else finish.reason] += 1
     seconds = time.perf_counter() - started
     print(f"{task.name}: {dict(counts)} of {RUNS}, {tokens / RUNS:.0f} tokens each, {seconds:.0f} s", flush=True)
 

@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 # last one of a prompt: all are even.
 EVEN = 2
 
+# Chunks of several prompts are computed in one go, which takes far less than one after another would, but longer than
+# one: so many fill a step.
+TOGETHER = 4
+
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How much a model may do at once: sequences in a batch, prompt tokens in a step, bytes of KV caches."""
@@ -71,7 +75,8 @@ class Batch:
         self._set_aside()
         self._take_in()
         prefilling = sum(not sequence.is_prefilled for sequence in self._running.values())
-        self._generator.prefill_step_size = to_chunk(self._limits.prefill_step_size // max(1, prefilling))
+        step = self._limits.prefill_step_size
+        self._generator.prefill_step_size = to_chunk(min(step, TOGETHER * step // max(1, prefilling)))
         prompts, answers = self._generator.next()
         for response in prompts:
             self._running[response.uid].is_prefilled = response.end_of_prompt

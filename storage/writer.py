@@ -1,5 +1,7 @@
 """The one thread that writes. It commits in groups: most of a commit's time is spent once, however many rows.
 
+So under load it lets some rows come together: the commits of rows begin at least `pace` seconds apart.
+
 Whoever queues a row or a task awaits a future. Traces come from exchanges that wait for nothing, so they are bounded,
 and gathered for a moment: a commit for each would cost more than all the rest of its exchange.
 """
@@ -51,9 +53,11 @@ Entry = Put | Task | Literal["traces"]
 class Writer:
     """Takes work from event loops, does it in that order, and tells each when it is committed or why it is not."""
 
-    def __init__(self, cursor: DuckDBPyConnection) -> None:
+    def __init__(self, cursor: DuckDBPyConnection, pace: float = 0.0) -> None:
         self.dropped = 0
         self._cursor = cursor
+        self._pace = pace
+        self._paced_until = 0.0  # by the monotonic clock
         self._queue: SimpleQueue[Entry | None] = SimpleQueue()
         self._traces: list[ExchangeRow] = []
         self._gathered_at = 0.0  # by the monotonic clock: when they are to be written at the latest
@@ -133,11 +137,13 @@ class Writer:
                 size += _size(entry)
                 if len(group) >= GROUP_ROWS or size >= GROUP_CHARACTERS:
                     return group, True
-                entry = self._queue.get_nowait()
+                left = 0.0 if isinstance(entry, Task) else self._paced_until - time.monotonic()
+                entry = self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
             return group, False
         return group, True
 
     def _write(self, group: list[Put]) -> None:
+        self._paced_until = time.monotonic() + self._pace
         try:
             insert(self._cursor, [put.row for put in group])
         except Exception as broken:  # noqa: BLE001  the thread must outlive any row
