@@ -55,14 +55,29 @@ def test_the_first_request_is_the_one_the_server_prints():
     assert re.search(r"-d '(\{.*?\})'", README)[1] in printed
 
 
-@pytest.mark.parametrize("command", [["cogapp", "--check", "README.md"]])
+@pytest.mark.parametrize("command", [["cogapp", "--check", "README.md", "docs/diagrams.md"]])
 def test_the_checks_run_here(command):
     ended = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_every_linked_file_is_there():
-    links = re.findall(r"\]\(([^):#]+)\)", README)
+@pytest.mark.parametrize("page", ["README.md", "docs/diagrams.md"])
+def test_every_linked_file_is_there(page):
+    shown = re.sub("<!--.*?-->", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    links = re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", shown)
 
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    assert links
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("drawing", sorted(path.name for path in (ROOT / "diagrams").glob("*.svg")))
+def test_every_drawing_is_on_the_page_of_the_machines(drawing):
+    page = (ROOT / "docs/diagrams.md").read_text()
+
+    assert f"](../diagrams/{drawing})" in page
+    assert f"```mermaid\n{(ROOT / 'diagrams' / drawing).with_suffix('.mmd').read_text()}```" in page
+
+
+def test_the_readme_leads_to_the_page_of_the_machines():
+    assert "](docs/diagrams.md)" in README
