@@ -105,7 +105,7 @@ class Write(Driven):
         if self._writes.hard_timeout <= 0:  # no breaker will, and a write that never ends must not pin a model
             self.let_go(event)
 
-    def let_go(self, _: EventData) -> None:
+    def let_go(self, _: EventData | None = None) -> None:
         has_ended = self.state not in {State.LATE, State.WEDGED}
         retain, self.retain = self.retain, None
         if retain is not None:
@@ -158,10 +158,12 @@ class Writes:
 
         Once the write has started, nothing happens unless the row is provisional: then it is withdrawn.
         """
-        self.provisional.withdraw(response_id)
+        is_withdrawn = self.provisional.withdraw(response_id)
         write = self.known.get(response_id)
         if write is not None and write.state is State.RESERVED:
             write.move("terminal_undelivered")
+        elif write is not None and is_withdrawn:  # nobody will ask which instance made a row that is to be deleted
+            write.let_go()
 
     def start(
         self,
@@ -235,17 +237,15 @@ class Writes:
 
     def discard(self, response_id: str) -> bool:
         """Forget a row that could not be written, for nobody wants it; False if none is kept that may be found."""
+        return not self.provisional.hides(response_id) and self.give_up(response_id)
+
+    def give_up(self, response_id: str) -> bool:
+        """Forget a row that could not be written; False if it could be, or is unknown."""
         write = self.known.get(response_id)
-        if write is None or write.state is not State.FAILED or self.provisional.hides(response_id):
+        if write is None or write.state is not State.FAILED:
             return False
         write.move("row_given_up")
         return True
-
-    def give_up(self, response_id: str) -> None:
-        """Forget a row that could not be written."""
-        write = self.known.get(response_id)
-        if write is not None and write.state is State.FAILED:
-            write.move("row_given_up")
 
     def trip(self, write: Write) -> None:
         """Give up waiting for a write: its hard timeout has passed."""
