@@ -80,7 +80,7 @@ async def test_two_tokens_are_none(serve, name, wrong_first):
     right, wrong = (TOKEN, "guess") if name == b"x-api-key" else (BEARER, "Bearer guess")
 
     async def twice(scope, receive, send):
-        given = [(name, value.encode("latin-1")) for value in ((wrong, right) if wrong_first else (right, wrong))]
+        given = [(name, value.encode()) for value in ((wrong, right) if wrong_first else (right, wrong))]
         await app(
             {**scope, "headers": [*scope["headers"], *given]} if scope["type"] == "http" else scope, receive, send
         )
