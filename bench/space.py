@@ -16,42 +16,48 @@ from storage.store import DuckStore, open_store
 ROWS = 100_000
 TOGETHER = 500
 TEXT = 2000  # random bytes a row, as hexadecimal digits, which no file format can shrink away
-LIVES = 3
+TIMES = 3
 
 
 def measure() -> list[Row]:
-    """Give the size of the file when it is full and when it is swept, life after life."""
+    """Give the size of the file when it is full and when it is swept, time after time."""
     with tempfile.TemporaryDirectory() as folder:
         return asyncio.run(_measure(f"{folder}/responses.duckdb"))
 
 
 async def _measure(file: str) -> list[Row]:
     store, rows = open_store(file), []
-    for life in range(1, LIVES + 1):
-        await fill(store, life)
+    for time in range(1, TIMES + 1):
+        await fill(store, time)
         full = to_mb(file)
-        swept = await store.sweep(life + 1, 0)
-        rows.append(Row(f"file of {swept} rows, life {life}", f"{full:.0f} MB", f"{to_mb(file):.0f} MB once swept"))
+        swept = await store.sweep(time + 1, 0)
+        rows.append(
+            Row(
+                f"database file with {swept} rows, time {time} of {TIMES}",
+                f"{full:.0f} MB",
+                f"{to_mb(file):.0f} MB once swept",
+            )
+        )
         print(f"  {rows[-1].name}: {rows[-1].ours}, {rows[-1].other}", flush=True)
     await store.close()
-    return [*rows, Row("file once closed", f"{to_mb(file):.0f} MB")]
+    return [*rows, Row("database file once closed", f"{to_mb(file):.0f} MB")]
 
 
-async def fill(store: DuckStore, life: int) -> None:
-    """Put all the rows of one life, which expire with it."""
+async def fill(store: DuckStore, time: int) -> None:
+    """Put all the rows of one time, at whose end they expire."""
     numbers = iter(range(ROWS))
     while some := list(itertools.islice(numbers, TOGETHER)):
-        await asyncio.gather(*(store.put(to_row(life, number)) for number in some))
+        await asyncio.gather(*(store.put(to_row(time, number)) for number in some))
 
 
-def to_row(life: int, number: int) -> ResponseRow:
+def to_row(time: int, number: int) -> ResponseRow:
     """Make a row of a conversation's usual size."""
     return ResponseRow(
-        id=f"resp_{life:x}{number:031x}",
+        id=f"resp_{time:x}{number:031x}",
         previous_response_id=None,
         ancestors=(),
-        created_at=life,
-        expires_at=life,
+        created_at=time,
+        expires_at=time,
         model="smollm2-135m-instruct",
         status="completed",
         instructions=None,
