@@ -17,7 +17,7 @@ from handlers.jobs import Job
 from handlers.mapping.to_row import to_session_cache
 from handlers.recent import ROWS, Recent
 from handlers.services import Services
-from handlers.writes import Write
+from handlers.write import Write
 from machines.binding import OPERATOR_REFUSALS
 from machines.driver import Driven, Move
 from machines.exchange import FINAL, REFUSALS, State
