@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLIENTS := .clients
+COGGED := README.md docs/diagrams.md
 
 .PHONY: serve test check clients format diagrams snapshots bench clean
 .DEFAULT_GOAL := serve
@@ -20,17 +21,18 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m diagrams.draw --check
-	$(BIN)/cog --check README.md
+	$(BIN)/cog --check $(COGGED)
 
 clients: $(CLIENTS)/.ready
 
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	$(BIN)/cog -r README.md
+	$(BIN)/cog -r $(COGGED)
 
 diagrams: $(READY)
 	$(BIN)/python -m diagrams.draw
+	$(BIN)/cog -r $(COGGED)
 
 snapshots: $(READY)
 	$(BIN)/python -m pytest tests/sequences --snapshot-update

@@ -5,10 +5,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from engine.pieces import Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
+from engine.pieces import CacheUse, Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
 from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
+from handlers.serving import PACE
 from handlers.settings import from_env
 from storage.store import open_store
 
@@ -46,6 +47,7 @@ class InstantEngine:
     capacity = 256
     healthy = True
     step_seconds = 0.0
+    cache: CacheUse | None = None
 
     def __init__(self, *, is_paced: bool) -> None:
         self._is_paced = is_paced
@@ -83,7 +85,7 @@ def to_app() -> Any:
     models = Registry(lambda _: InstantEngine(is_paced=False))
     for name in ("instant", "paced"):
         models.register(name, InstantEngine(is_paced=name == "paced"))
-    store = None if settings.db is None else open_store(settings.db)
+    store = None if settings.db is None else open_store(settings.db, pace=0.0 if settings.durable else PACE)
     return create_app(Services(settings=settings, models=models, store=store))
 
 

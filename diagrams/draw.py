@@ -9,7 +9,7 @@ from pathlib import Path
 from diagrams.layout import to_svg
 from diagrams.mermaid import to_mermaid
 from diagrams.sketch import Sketch
-from machines.binding import BINDING
+from machines.binding import BINDING, OPERATOR_REFUSALS
 from machines.binding import State as Model
 from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, REFUSALS, TERMINALS, State
 from machines.job import JOB
@@ -23,6 +23,8 @@ from machines.write import State as Writing
 HERE = Path(__file__).parent
 
 OUTCOMES: dict[Enum, str] = {
+    State.AWAITING_WRITE: "delayed",
+    State.HELD: "delayed",
     State.REFUSED: "refused",
     State.FAILING: "failed",
     State.FAILED: "failed",
@@ -41,13 +43,14 @@ SKETCHES = (
     Sketch(
         JOB,
         "a background response, whoever reads it",
-        {Job.INCOMPLETE: "failed", Job.FAILED: "failed", Job.CANCELLED: "abandoned"},
+        {Job.FAILED: "failed", Job.CANCELLED: "abandoned"},
     ),
     Sketch(OUTPUT, "the output items of one response while the model decodes"),
     Sketch(
         WRITE,
         "the write of one stored response",
         {
+            Writing.LATE: "delayed",
             Writing.WEDGED: "failed",
             Writing.EXPIRED: "failed",
             Writing.FAILED: "failed",
@@ -58,12 +61,13 @@ SKETCHES = (
     Sketch(
         PROVISIONAL,
         "a row that is written before its terminal event has left",
-        {Row.UNDELETED: "failed", Row.LEFT: "failed"},
+        {Row.UNDELETED: "failed", Row.LEFT: "failed", Row.DELETED: "abandoned"},
     ),
     Sketch(
         BINDING,
         "one model object, from its load to its end",
         {Model.BROKEN: "failed", Model.RETIRED: "abandoned"},
+        OPERATOR_REFUSALS,
     ),
 )
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from machines.table import Failure, Refusal, Table
 
-MANY = 3  # a move to an end that leaves this many states is drawn once
+MANY = 4  # a move to an end that leaves this many states is drawn once
 
 
 class Edge(NamedTuple):
@@ -24,9 +24,17 @@ class Shared(NamedTuple):
     sources: Sequence[Enum]
     target: Enum
 
+    @property
+    def edges(self) -> list[Edge]:
+        return [Edge(source, self.event, self.target) for source in self.sources]
+
 
 class Sketch(NamedTuple):
-    """What is drawn: a table, and what its rows say to the client. `outcomes` names the states that end badly."""
+    """What is drawn: a table, and what its rows say to the client.
+
+    `outcomes` names the states that are delayed or end badly; the happy path goes through none of them. A refusal that
+    leaves no state is drawn by itself.
+    """
 
     table: Table
     summary: str
@@ -49,7 +57,20 @@ class Sketch(NamedTuple):
 
     def label(self, edge: Edge) -> str:
         refusal = self.refusal(edge)
-        return f"{refusal.status.value} {edge.event}" if refusal else edge.event
+        return to_label(edge.event, refusal) if refusal else edge.event
+
+    def code(self, edge: Edge) -> str:
+        row = self.refusal(edge) or self.failure(edge)
+        return (row.code or "") if row else ""
+
+    @property
+    def stateless(self) -> Mapping[str, Refusal]:
+        return {event: row for event, row in self.refusals.items() if not row.states}
+
+
+def to_label(event: str, refusal: Refusal) -> str:
+    """Name a refusal as it is drawn."""
+    return f"{refusal.status.value} {event}"
 
 
 def to_edges(table: Table) -> list[Edge]:
@@ -61,56 +82,64 @@ def to_edges(table: Table) -> list[Edge]:
     ]
 
 
-def to_spine(table: Table) -> list[Enum]:
-    """Find the longest way to the first final state that only goes forward in the order the states are declared."""
-    order = list(table.states)
+class Plan(NamedTuple):
+    """Where everything goes: the happy path, the working states beside it, the ends off it, and how edges are drawn."""
+
+    spine: Sequence[Enum]
+    sidings: Mapping[Enum, Sequence[Enum]]
+    ends: Sequence[Enum]
+    shared: Sequence[Shared]
+    edges: Sequence[Edge]  # those that are drawn where they leave
+
+
+def to_plan(sketch: Sketch) -> Plan:
+    """Lay out a sketch, for either kind of drawing."""
+    table, edges = sketch.table, to_edges(sketch.table)
+    spine = to_spine(sketch, edges)
+    ends = [state for state in table.states if state in table.final and state not in spine]
+    shared = to_shared(edges, ends)
+    once = {edge for each in shared for edge in each.edges}
+    return Plan(spine, to_sidings(table, edges, spine), ends, shared, [edge for edge in edges if edge not in once])
+
+
+def to_spine(sketch: Sketch, edges: Sequence[Edge]) -> list[Enum]:
+    """Find the happy path: the longest way to the first good end that goes forward as the states are declared."""
+    table = sketch.table
+    order = [state for state in table.states if sketch.outcome(state) in {"progress", "done"}]
     goal = next(state for state in order if state in table.final)
     ways = {goal: [goal]}
     for state in reversed(order[: order.index(goal)]):
-        later = order[order.index(state) + 1 :]
-        onward = [
-            ways[e.target] for e in to_edges(table) if e.source is state and e.target in later and e.target in ways
-        ]
+        onward = [ways[e.target] for e in edges if e.source is state and e.target in ways and e.target is not state]
         if onward:
             ways[state] = [state, *max(onward, key=len)]
     return ways.get(table.initial, [table.initial])
 
 
-def to_sidings(table: Table, spine: Sequence[Enum]) -> dict[Enum, list[Enum]]:
-    """Place each working state that is off the spine beside the first state of the spine that leads to it."""
-    sidings: dict[Enum, list[Enum]] = {state: [] for state in spine}
+def to_sidings(table: Table, edges: Sequence[Edge], spine: Sequence[Enum]) -> dict[Enum, list[Enum]]:
+    """Place each working state that is off the spine beside the first state of the spine that leads to it.
+
+    One that only other sidings lead to stands with the first of them.
+    """
+    hosts = {state: state for state in spine}
     for state in table.states:
-        if state not in table.final and state not in sidings:
-            leads = [edge.source for edge in to_edges(table) if edge.target is state]
-            host = next((lead for lead in spine if lead in leads), spine[0])
-            sidings[host].append(state)
-    return sidings
+        if state not in table.final and state not in spine:
+            leads = {edge.source for edge in edges if edge.target is state}
+            hosts[state] = next((host for lead, host in hosts.items() if lead in leads), spine[0])
+    return {host: [state for state in hosts if hosts[state] is host and state is not host] for host in spine}
 
 
-def to_shared(table: Table, spine: Sequence[Enum]) -> list[Shared]:
-    """List the events that leave many states for one end which is not the spine's."""
+def to_shared(edges: Sequence[Edge], ends: Sequence[Enum]) -> list[Shared]:
+    """List the events that leave many states for one of these ends."""
     sources: dict[tuple[str, Enum], list[Enum]] = {}
-    for source, event, target in to_edges(table):
-        if target in table.final and target not in spine:
+    for source, event, target in edges:
+        if target in ends:
             sources.setdefault((event, target), []).append(source)
     return [Shared(event, left, target) for (event, target), left in sources.items() if len(left) >= MANY]
 
 
-def to_exits(edges: Iterable[Edge]) -> dict[Enum, list[Edge]]:
-    """Group edges by the state they lead to."""
-    exits: dict[Enum, list[Edge]] = {}
+def to_exits(edges: Iterable[Edge]) -> dict[tuple[Enum, Enum], list[Edge]]:
+    """Group edges by the states they lie between."""
+    exits: dict[tuple[Enum, Enum], list[Edge]] = {}
     for edge in edges:
-        exits.setdefault(edge.target, []).append(edge)
+        exits.setdefault((edge.source, edge.target), []).append(edge)
     return exits
-
-
-def to_span(table: Table, states: Sequence[Enum]) -> str:
-    """Say which working states these are: all but a few, a stretch as they are declared, or by name."""
-    working = [state for state in table.states if state not in table.final]
-    places = sorted(working.index(state) for state in states)
-    others = [state.name for state in working if state not in states]
-    if len(others) < MANY:
-        return " but ".join(["any state", *([", ".join(others)] if others else [])])
-    if len(places) > MANY and places == list(range(places[0], places[-1] + 1)):
-        return f"any state from {working[places[0]].name} to {working[places[-1]].name}"
-    return ", ".join(working[place].name for place in places)

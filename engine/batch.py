@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 # last one of a prompt: all are even.
 EVEN = 2
 
+# Chunks of several prompts are computed in one go, which takes far less than one after another would, but longer than
+# one: so many fill a step.
+TOGETHER = 4
+
 
 class Limits(Struct, frozen=True, kw_only=True):
     """How much a model may do at once: sequences in a batch, prompt tokens in a step, bytes of KV caches."""
@@ -44,7 +48,7 @@ class Batch:
         self._limits = limits
         self._on_end = on_end
         self._stops = make_stop_sequences(tokenizer)  # type: ignore[no-untyped-call]
-        self._kept = PromptCache(limits.cache_bytes)
+        self.kept = PromptCache(limits.cache_bytes)
         self._cuts_anywhere = all(type(layer) is KVCache for layer in parts(make_prompt_cache(model)))
         self._is_batchable = is_batchable(model)
         self._capacity = limits.capacity if self._is_batchable else 1
@@ -71,7 +75,8 @@ class Batch:
         self._set_aside()
         self._take_in()
         prefilling = sum(not sequence.is_prefilled for sequence in self._running.values())
-        self._generator.prefill_step_size = to_chunk(self._limits.prefill_step_size // max(1, prefilling))
+        step = self._limits.prefill_step_size
+        self._generator.prefill_step_size = to_chunk(min(step, TOGETHER * step // max(1, prefilling)))
         prompts, answers = self._generator.next()
         for response in prompts:
             self._running[response.uid].is_prefilled = response.end_of_prompt
@@ -88,7 +93,7 @@ class Batch:
         running = list(self._running.values())
         self._running.clear()
         self._generator.close()
-        self._kept.clear()
+        self.kept.clear()
         for sequence in self._waiting:
             sequence.cache = None
         mx.clear_cache()
@@ -134,7 +139,7 @@ class Batch:
 
     def _insert(self, sequence: Sequence) -> None:
         tokens, owner = sequence.tokens, sequence.job.owner
-        cache, cached = (sequence.cache, len(tokens) - 1) if sequence.cache else self._kept.fetch(owner, tokens)
+        cache, cached = (sequence.cache, len(tokens) - 1) if sequence.cache else self.kept.fetch(owner, tokens)
         (uid,) = self._generator.insert_segments(
             [self._to_segments(tokens, cached)],
             [sequence.room],
@@ -221,16 +226,16 @@ class Batch:
 
     def _put(self, sequence: Sequence, cache: Cache, tokens: list[int], **conditions: Any) -> None:
         try:
-            self._kept.put(sequence.job.owner, tokens, cache, **conditions)
+            self.kept.put(sequence.job.owner, tokens, cache, **conditions)
             self._fit()
         except Exception:  # for want of memory, which is no fault of those that run
             log.exception("A cache could not be kept.")
-            self._kept.clear()
+            self.kept.clear()
 
     def _fit(self) -> None:
         """Let caches go that memory is too short for, beside those in use."""
         aside = sum(layer.nbytes for sequence in self._waiting for layer in sequence.cache or [])
-        self._kept.shrink(self._limits.cache_bytes - self._generator.prompt_cache_nbytes - aside)
+        self.kept.shrink(self._limits.cache_bytes - self._generator.prompt_cache_nbytes - aside)
 
     def _give_up(self, channel: Channel, error: Exception) -> None:
         channel.close(to_decode_error("Decoding broke off.", error))

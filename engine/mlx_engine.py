@@ -15,7 +15,7 @@ from engine.channel import Channel
 from engine.errors import EngineError, LoadError, to_decode_error
 from engine.grammar import CompiledGrammar, Compiler
 from engine.lanes import Lanes
-from engine.pieces import Constraint, Grammar, Sampling, Tools
+from engine.pieces import CacheUse, Constraint, Grammar, Sampling, Tools
 from engine.sequence import Job
 from engine.templates import UNKNOWN_CONTEXT_LENGTH, to_prompt
 from engine.worker import Load, Loaded, Worker
@@ -68,6 +68,11 @@ class MlxEngine:
     def step_seconds(self) -> float:
         """How long the step that the thread computes now has taken; 0 while there is nothing to do."""
         return self._worker.step_seconds
+
+    @property
+    def cache(self) -> CacheUse | None:
+        """How full the pool of KV caches is; None while no model is loaded."""
+        return self._worker.cache
 
     @property
     def is_decoding(self) -> bool:

@@ -119,6 +119,14 @@ class Decoding(Protocol):
         """Stop at the next token or prefill chunk. Safe to call at any time, and twice."""
 
 
+class CacheUse(Struct, frozen=True):
+    """How full a pool of KV caches is, and how many bytes it may hold."""
+
+    entries: int
+    bytes: int
+    limit: int
+
+
 class Engine(Protocol):
     """A model in memory. `context_length` is in tokens, prompt and answer together; `capacity` decodes run together."""
 
@@ -132,6 +140,10 @@ class Engine(Protocol):
     @property
     def step_seconds(self) -> float:
         """How long the step that the engine computes now has taken; 0 while it has nothing to do."""
+
+    @property
+    def cache(self) -> CacheUse | None:
+        """How full the pool of KV caches is; None while there is none."""
 
     async def load(self) -> None:
         """Load the model before anything else is asked of it, or again once it is not healthy. Raises LoadError."""

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
 from msgspec import Struct
 
+from engine.pieces import CacheUse
+
 Cache = list[Any]  # one of mlx-lm's caches for each layer
 Tokens = npt.NDArray[np.int32]
 
@@ -50,6 +52,11 @@ class PromptCache:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def use(self) -> CacheUse:
+        """How full it is; any thread may look."""
+        return CacheUse(len(self._entries), self.nbytes, self.max_bytes)
 
     def fetch(self, owner: str, prompt: list[int]) -> tuple[Cache | None, int]:
         """Copy the cache that spares the most of a prompt, and tell how many tokens it holds: never the last one.

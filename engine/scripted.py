@@ -6,7 +6,19 @@ from collections import deque
 from typing import Any, Literal, Self
 
 from engine.errors import DecodeError, GrammarError, TemplateError
-from engine.pieces import Constraint, Finish, Grammar, Piece, Processor, Reasoning, Sampling, Text, ToolCall, Tools
+from engine.pieces import (
+    CacheUse,
+    Constraint,
+    Finish,
+    Grammar,
+    Piece,
+    Processor,
+    Reasoning,
+    Sampling,
+    Text,
+    ToolCall,
+    Tools,
+)
 
 
 class Pause:
@@ -146,6 +158,7 @@ class ScriptedEngine:
         self.capacity = capacity
         self.healthy = True
         self.step_seconds = 0.0
+        self.cache: CacheUse | None = None
         self.script: Script = script or []
         self.scripts: deque[Script] = deque()
         self.template_error: TemplateError | None = None

@@ -19,6 +19,8 @@ from msgspec import Struct
 from engine.batch import Batch, Limits, is_batchable
 from engine.channel import Channel
 from engine.errors import to_decode_error
+from engine.pieces import CacheUse
+from engine.prompt_cache import PromptCache
 from engine.sequence import Job
 from engine.templates import context_length
 
@@ -51,6 +53,7 @@ class Worker:
         self._lock = threading.Lock()
         self._open: set[Channel] = set()
         self._stepped_at: float | None = None
+        self._kept: PromptCache | None = None
 
     @property
     def healthy(self) -> bool:
@@ -67,6 +70,12 @@ class Worker:
         """How long the step that runs now has taken; 0 while there is nothing to do."""
         started = self._stepped_at
         return 0.0 if started is None else time.monotonic() - started
+
+    @property
+    def cache(self) -> CacheUse | None:
+        """How full the pool of KV caches is; None while there is none."""
+        kept = self._kept
+        return None if kept is None else kept.use
 
     def wake(self) -> None:
         """Have the thread look whether there is something to do."""
@@ -97,6 +106,7 @@ class Worker:
             log.exception("The engine's thread died.")
             self.end("The engine's thread died.", error)
         finally:
+            self._kept = None  # a worker outlives its thread, and its caches must not
             self.end("The model could not be loaded.")
             mx.clear_cache()
             # A process that exits soon after a thread has left its streams behind is aborted by MLX.
@@ -113,6 +123,7 @@ class Worker:
             self.loaded.set_exception(error)
             return
         batch = Batch(model, tokenizer, self._limits, self._forget)
+        self._kept = batch.kept
         self.loaded.set_result(loaded)
         while self.ended is None:
             for job in self._arrived(batch.is_idle):

@@ -9,15 +9,17 @@ from falcon.media import JSONHandler
 
 from handlers.application import Application
 from handlers.catalog import ModelList
+from handlers.drawings import Diagram, LitDiagram
 from handlers.gate import Gate
 from handlers.health import Health
 from handlers.lifespan import Lifespan
+from handlers.live import Live
 from handlers.metrics import Exposition, Metrics
 from handlers.operators import Model
 from handlers.responses import Cancelling, InputItems, Responses, StoredResponse
 from handlers.services import Services
-from handlers.traces import Traces
-from handlers.unrouted import TurnedAwayError, Unrouted
+from handlers.traces import Exchanges, OneExchange
+from handlers.unrouted import NamedReplies, TurnedAwayError, Unrouted
 
 EXPOSED = ("X-Interlock-Exchange", "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
 
@@ -27,7 +29,7 @@ DELETE_SECONDS = 2.0  # how long a server that ends waits for rows that nobody i
 def create_app(services: Services) -> Application:
     """Build the ASGI app over services that were made elsewhere; it starts and closes them with its lifespan."""
     lifespan = Lifespan(services)
-    middleware: list[Any] = [*_cors(services), Gate(services), lifespan]
+    middleware: list[Any] = [*_cors(services), NamedReplies(services), Gate(services), lifespan]
     app = falcon.asgi.App(middleware=middleware)
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = JSONHandler(
         dumps=msgspec.json.encode, loads=msgspec.json.decode
@@ -44,7 +46,7 @@ def create_app(services: Services) -> Application:
     app.add_route("/v1/models/{name:path}", Model(services, metrics))
     app.add_route("/health", health)
     app.add_route("/v1/health", health)
-    app.add_route("/traces/{known_as}", Traces(services))
+    _add_audit(app, services, metrics)
     app.add_route("/metrics", Exposition(metrics))
     unrouted = Unrouted(services)
     app.add_error_handler(falcon.HTTPError, unrouted.malformed)
@@ -53,6 +55,14 @@ def create_app(services: Services) -> Application:
     app.add_error_handler(Exception, unrouted.crashed)
     app.add_error_handler(TurnedAwayError, unrouted.turned_away)
     return Application(app, services, lifespan)
+
+
+def _add_audit(app: falcon.asgi.App[Any, Any], services: Services, metrics: Metrics) -> None:
+    app.add_route("/interlock/exchanges", Exchanges(services))
+    app.add_route("/interlock/exchanges/{exchange_id}", OneExchange(services))
+    app.add_route("/interlock/exchanges/{exchange_id}.svg", LitDiagram(services))
+    app.add_route("/interlock/diagrams/{machine}.svg", Diagram(services))
+    app.add_route("/interlock/live", Live(services, metrics))
 
 
 def _cors(services: Services) -> list[falcon.CORSMiddleware[Any, Any]]:

@@ -1,11 +1,10 @@
 """One request: what it has learned so far, and what it holds."""
 
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from functools import cached_property, partial
 from typing import Any, Literal
 
-from msgspec import Struct, json
+from msgspec import Struct
 from transitions import EventData
 
 from engine.pieces import Constraint, Decoding, Finish, Grammar
@@ -23,15 +22,12 @@ from handlers.output import Output
 from handlers.services import Services
 from handlers.wire.events import Created, Event, InProgress, Terminal
 from handlers.wire.request import CreateResponse
-from handlers.wire.response import Response
+from handlers.wire.response import Response, Usage
 from machines.driver import Driven, Move, interrupt
-from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS, State
+from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS
 from machines.table import Failure, Refusal
-from storage.rows import EventRow, ExchangeRow, Lookup, ResponseRow
+from storage.rows import EventRow, Lookup, ResponseRow
 from storage.store import Store
-
-log = logging.getLogger("interlock.exchange")
-NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
 
 
 class Incoming(Struct, frozen=True, kw_only=True):
@@ -65,6 +61,8 @@ class Exchange(Driven):
         self.facts: dict[str, Any] = {
             "exchange": self.id, "method": incoming.method, "path": incoming.path, **incoming.facts,
         }  # fmt: skip
+        self.model: str | None = None  # the name of the one it asked for, once that is known to be served
+        self.known_as: str | None = None  # the id of its response, unless that was deleted
         self.outbox = Outbox()
         self.voice: Outbox | Journal = self.outbox  # what the response is told to
         self.job: Job | None = None
@@ -115,8 +113,13 @@ class Exchange(Driven):
     async def go_on_alone(self, store: Store) -> None:
         """Become a job: from now on the store listens, and whoever asks it. Raises WriteError and TimeoutError."""
         jobs, patience = self.services.jobs, self.services.settings.persist_wait_ms / 1000
-        forget = partial(jobs.pop, self.head.id, None)
-        keeping = Keeping(store=store, expiry=lambda: self.expiry, patience=patience, forget=forget)
+        keeping = Keeping(
+            store=store,
+            expiry=lambda: self.expiry,
+            patience=patience,
+            forget=partial(jobs.pop, self.head.id, None),
+            heard=self.services.job_heard,
+        )
         job = Job(self.head, self.items, keeping)
         jobs[job.id] = self  # before the store has it, or it would be taken for one that a crash left behind
         await job.begin()
@@ -152,9 +155,14 @@ class Exchange(Driven):
             status=STATUS[self.terminal],
             completed_at=int(self.services.clock()),
             output=self.output.items,
-            usage=to_usage(self.finish) if self.finish else None,
+            usage=self.usage,
         )
         return to_response(self.head, ending)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the model read and wrote, known once it has said so."""
+        return to_usage(self.finish) if self.finish else None
 
     @property
     def wants_stream(self) -> bool:
@@ -234,39 +242,3 @@ class Exchange(Driven):
         """Make the row of the response that has ended."""
         origin = Origin(self.binding.instance, self.services.boot_id, not self.is_prewarm)
         return to_row(self.response, self.items, self.chain, origin, expires_at=self.expires_at or self.expiry)
-
-    def trace_row(self) -> ExchangeRow:
-        """Give the trace as it is kept: no content."""
-        moves = [[move.event, move.source.name, move.target.name, round(move.ms, 3)] for move in self.trace]
-        return ExchangeRow(
-            id=self.id,
-            ended_at=int(self.services.clock()),
-            method=self.incoming.method,
-            path=self.incoming.path,
-            state=self.state.name,
-            event=self.event,
-            status=REFUSALS[self.event].status.value if self.state is State.REFUSED else None,
-            model=self.facts.get("model"),
-            response_id=self.head.id if hasattr(self, "head") else None,
-            moves=json.encode(moves).decode(),
-        )
-
-    def report(self) -> None:
-        """Log how the exchange went: one line, with the milliseconds in each state and what ended it; no content."""
-        path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}:{move.event}" for move in self.trace)
-        refused = f" {REFUSALS[self.event].status.value}" if self.state is State.REFUSED else ""
-        known = "".join(f" {name}={self.facts[name]!r}" for name in NAMED if name in self.facts)
-        log.info(
-            "%s %s %r%s: %s by %s%s [%s]", self.id, self.incoming.method, self.incoming.path, known,
-            self.state.value, self.event, refused, path, extra={"fields": self._to_fields()},
-        )  # fmt: skip
-
-    def _to_fields(self) -> dict[str, Any]:
-        spent: dict[str, float] = {}
-        for move in self.trace:
-            state = move.source.name.lower()
-            spent[state] = round(spent.get(state, 0) + move.ms, 1)
-        known = {name: self.facts[name] for name in NAMED if name in self.facts}
-        fields = {"exchange": self.id, "method": self.incoming.method, "path": self.incoming.path, **known}
-        status = REFUSALS[self.event].status.value if self.state is State.REFUSED else None
-        return {**fields, "state": self.state.name.lower(), "event": self.event, "status": status, "ms": spent}

@@ -13,7 +13,7 @@ from handlers.mapping.to_response import Ending, Head, to_response
 from handlers.wire.events import Created, Failed, InProgress, Queued, Terminal
 from handlers.wire.items import OutputItem
 from handlers.wire.response import Response, ResponseError
-from machines.driver import Driven, fire
+from machines.driver import Driven, Move, fire
 from machines.job import FINAL, JOB, MACHINE, State
 from storage.errors import WriteError
 from storage.rows import JobRow
@@ -36,6 +36,7 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     expiry: Callable[[], int]
     patience: float
     forget: Callable[[], None]
+    heard: Callable[[Driven, Move], None] = lambda _, __: None
 
 
 class Job(Driven):
@@ -111,6 +112,9 @@ class Job(Driven):
         if self.is_final and self.ended is not None:
             return self.ended
         return to_response(self.head, Ending(status=self.state.value, output=list(output)))
+
+    def moved(self, move: Move) -> None:
+        self._keeping.heard(self, move)
 
     def close_journal(self, _: EventData) -> None:
         self.journal.close()

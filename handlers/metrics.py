@@ -13,14 +13,15 @@ from prometheus_client.exposition import choose_encoder
 from engine.pieces import Finish
 from handlers.exchange import Exchange
 from handlers.gauges import Gauges
+from handlers.jobs import Job
 from handlers.mapping.to_row import to_session_cache
+from handlers.recent import ROWS, Recent
 from handlers.services import Services
-from handlers.writes import Write
-from machines.driver import Move
+from handlers.write import Write
+from machines.binding import OPERATOR_REFUSALS
+from machines.driver import Driven, Move
 from machines.exchange import FINAL, REFUSALS, State
 
-BEGUN = frozenset({"reasoning_started", "message_started"})
-STARTS = frozenset({"write_started", "write_retried"})
 SECONDS = (0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 MILLISECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30)
 RATES = (1, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 400)
@@ -61,21 +62,25 @@ class Metrics:
 
     def __init__(self, services: Services) -> None:
         self.registry = CollectorRegistry()
+        self.recent = Recent()
         self.last_write: Landed | None = None
         self._services = services
         self._made = {name: _make(name, metric, self.registry) for name, metric in METRICS.items()}
         ProcessCollector(registry=self.registry)
         self.registry.register(Gauges(services))
+        self._children: dict[tuple[str, ...], Any] = {}
+        self._declare()
         services.heard = self.exchange_moved
+        services.job_heard = self.job_moved
         services.models.heard = self.binding_moved
         services.writes.heard = self.write_moved
+        services.writes.provisional.heard = self.provisional_moved
 
     def exchange_moved(self, exchange: Exchange, move: Move) -> None:
         """Hear of a move of an exchange."""
-        asked = exchange.facts.get("model")
-        model = asked if asked and asked in self._services.models else ""
-        self._moved("exchange", move, model)
-        self._observe("interlock_state_seconds", move.ms / 1000, state=move.source.name)
+        model = exchange.model or ""
+        self._moved(exchange.table.name, move, model)
+        self._child("interlock_state_seconds", move.source.name).observe(move.ms / 1000)
         if move.source is State.DISPATCHING:
             self._decoded(exchange, model)
         if move.target is State.REFUSED:
@@ -90,9 +95,17 @@ class Metrics:
         """Hear of a move of a write."""
         self._moved("write", move, "")
         if move.event == "row_committed":
-            ms = _since_start(write.trace)
+            ms = (write.entered - write.started) * 1000
             self.last_write = Landed(self._services.clock(), ms)
             self._observe("interlock_write_seconds", ms / 1000)
+
+    def job_moved(self, job: Driven, move: Move) -> None:
+        """Hear of a move of a background response; of one that a crash left behind, the model is not known."""
+        self._moved("job", move, (job.head.request.model or "") if isinstance(job, Job) else "")
+
+    def provisional_moved(self, move: Move) -> None:
+        """Hear of a move of a row that was written before its terminal event."""
+        self._moved("provisional", move, "")
 
     def binding_moved(self, model: str, move: Move) -> None:
         """Hear of a move of a model object, by its name if it has one."""
@@ -106,23 +119,37 @@ class Metrics:
         if exchange.cached_tokens is not None:
             outcome = to_session_cache(exchange.cached_tokens, exchange.chain)
             self._count("interlock_session_cache_total", model=model, outcome=outcome)
-        trace = exchange.output.trace
-        # a call is shown once it is whole, which tells nothing of its first token
-        if trace and trace[0].event in BEGUN:
-            self._observe("interlock_time_to_first_token_seconds", trace[0].ms / 1000, model=model)
-        if exchange.finish is not None:
-            self._finished(exchange.finish, sum(move.ms for move in trace[1:]) / 1000, model)
+        output, finish = exchange.output, exchange.finish
+        if output.first_token_ms is not None:
+            self._observe("interlock_time_to_first_token_seconds", output.first_token_ms / 1000, model=model)
+        if finish is not None:
+            self._finished(finish, output.rate(finish.completion_tokens), model)
 
-    def _finished(self, finish: Finish, seconds: float, model: str) -> None:
+    def _finished(self, finish: Finish, rate: float | None, model: str) -> None:
         counts = {"input": finish.prompt_tokens, "cached": finish.cached_tokens, "output": finish.completion_tokens}
         for kind, tokens in counts.items():
             self._count("interlock_tokens_total", tokens, model=model, kind=kind)
-        if seconds > 0 and finish.completion_tokens > 1:
-            rate = (finish.completion_tokens - 1) / seconds
+        if rate is not None:
             self._observe("interlock_output_tokens_per_second", rate, model=model)
 
+    def _declare(self) -> None:
+        """Show what has not happened yet: a counter that is absent until it is 1 has no rate when it matters."""
+        for machine, event, _, _ in ROWS:
+            self._child("interlock_moves_total", machine, event, "")
+        refusals = {(event, row.status) for rows in (REFUSALS, OPERATOR_REFUSALS) for event, row in rows.items()}
+        for event, status in refusals:
+            self._count("interlock_refusals_total", 0, event=event, status=str(int(status)), model="")
+
     def _moved(self, machine: str, move: Move, model: str) -> None:
-        self._count("interlock_moves_total", machine=machine, event=move.event, model=model)
+        self.recent.add(machine, move)
+        self._child("interlock_moves_total", machine, move.event, model).inc()
+
+    def _child(self, *key: str) -> Any:
+        """Find what counts under labels, given in their order; to ask the metric for it takes ten times as long."""
+        if key not in self._children:
+            name, *values = key
+            self._children[key] = self._made[name].labels(*values)
+        return self._children[key]
 
     def _count(self, name: str, amount: float = 1, **labels: str) -> None:
         self._made[name].labels(**labels).inc(amount)
@@ -147,12 +174,3 @@ def _make(name: str, metric: Metric, registry: CollectorRegistry) -> Any:
     if metric.buckets:
         return Histogram(name, metric.help, metric.labels, registry=registry, buckets=metric.buckets)
     return Counter(name, metric.help, metric.labels, registry=registry)
-
-
-def _since_start(trace: Sequence[Move]) -> float:
-    ms = 0.0
-    for move in reversed(trace):
-        if move.event in STARTS:
-            break
-        ms += move.ms
-    return ms

@@ -4,6 +4,7 @@ With tokens, an operator is whoever sends one, which the gate has seen to. Witho
 machine, not through a proxy and not from a page of elsewhere, whatever CORS lets such a page do.
 """
 
+import logging
 from http import HTTPStatus
 
 import msgspec
@@ -18,7 +19,10 @@ from handlers.loopback import is_loopback, to_hostname
 from handlers.metrics import Metrics
 from handlers.replies import to_error
 from handlers.services import Services
+from handlers.unrouted import NAME
 from machines.binding import OPERATOR_REFUSALS
+
+log = logging.getLogger("interlock.app")
 
 LONGEST = 256  # characters of a name
 FORWARDED = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip")
@@ -28,31 +32,32 @@ class Model:
     """/v1/models/{name}: one model, which operators may load, swap and remove."""
 
     def __init__(self, services: Services, metrics: Metrics) -> None:
+        self._services = services
         self._models = services.models
         self._metrics = metrics
         self._limit = services.settings.max_body_bytes
 
-    async def on_get(self, _: Request, resp: Response, name: str) -> None:
+    async def on_get(self, req: Request, resp: Response, name: str) -> None:
         if name in self._models:
             resp.media = {**to_model(self._models, name), **to_condition(self._models, name)}
         else:
-            self._refuse(resp, self._unknown(name))
+            self._refuse(req, resp, self._unknown(name))
 
     async def on_put(self, req: Request, resp: Response, name: str) -> None:
         refused = judge_operator(req) or _judge_name(name) or await self._replace(req, name)
         if refused:
-            self._refuse(resp, refused)
+            self._refuse(req, resp, refused)
             return
         resp.status = HTTPStatus.ACCEPTED
         resp.media = {**to_model(self._models, name), **to_condition(self._models, name)}
 
     async def on_delete(self, req: Request, resp: Response, name: str) -> None:
         if refused := judge_operator(req):
-            self._refuse(resp, refused)
+            self._refuse(req, resp, refused)
         elif self._models.unregister(name):
             resp.media = {"id": name, "object": "model", "deleted": True}
         else:
-            self._refuse(resp, self._unknown(name))
+            self._refuse(req, resp, self._unknown(name))
 
     async def _replace(self, req: Request, name: str) -> Refused | None:
         source = to_source(await Body(req).read(self._limit), self._limit)
@@ -68,8 +73,10 @@ class Model:
         self._models.replace(name, engine)
         return None
 
-    def _refuse(self, resp: Response, refused: Refused) -> None:
-        row = OPERATOR_REFUSALS[refused.event]
+    def _refuse(self, req: Request, resp: Response, refused: Refused) -> None:
+        row, known_as = OPERATOR_REFUSALS[refused.event], self._services.new_id("ex")
+        log.info("%s %s %r: refused by %s %d", known_as, req.method, req.path[:LONGEST], refused.event, row.status)
+        resp.set_header(NAME, known_as)
         self._metrics.refused(refused.event, row.status)
         resp.status = row.status
         resp.media = to_error(row.type, row.code, row.param, row.message.format(**refused.facts))

@@ -26,6 +26,7 @@ from machines.output import MACHINE, OUTPUT, SAYS, Item
 
 NewId = Callable[[str], str]
 NOTHING = Text("")
+BEGUN = frozenset({"reasoning_started", "message_started"})
 Call = tuple[str, ToolName]
 
 
@@ -87,6 +88,16 @@ class Output(Driven):
         self._grown.append(text.text)
         self.logprobs += text.logprobs
         self.said.append(SAY[SAYS[self.state].growing](self, text))
+
+    @property
+    def first_token_ms(self) -> float | None:
+        """How long after its request the first of it was decoded; a call is shown whole, and tells nothing of that."""
+        return self.trace[0].ms if self.trace and self.trace[0].event in BEGUN else None
+
+    def rate(self, tokens: int) -> float | None:
+        """Tell how many of so many tokens were decoded in a second, once the first was there."""
+        seconds = sum(move.ms for move in self.trace[1:]) / 1000
+        return (tokens - 1) / seconds if tokens > 1 and seconds > 0 and self.first_token_ms is not None else None
 
     @property
     def part(self) -> OutputText:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from transitions import EventData
 
 from handlers.timers import CallLater, Waiters
-from machines.driver import Driven, drive, fire
+from machines.driver import Driven, Move, drive, fire
 from machines.provisional import MACHINE, PROVISIONAL, State
 from storage.errors import WriteError
 
@@ -25,6 +25,9 @@ class ProvisionalRow(Driven):
         self.waiters = Waiters(rows.call_later)
         self.swept = asyncio.Event()
 
+    def moved(self, move: Move) -> None:
+        self.rows.heard(move)
+
     def wake(self, _: EventData) -> None:
         self.waiters.wake()
 
@@ -41,12 +44,13 @@ class ProvisionalRows:
     def __init__(
         self,
         attempts: Callable[[str], list[asyncio.Future[None]]],
-        give_up: Callable[[str], None],
+        give_up: Callable[[str], object],
         call_later: CallLater,
     ) -> None:
         self.attempts = attempts
         self.give_up = give_up
         self.call_later = call_later
+        self.heard: Callable[[Move], None] = lambda _: None
         self.known: dict[str, ProvisionalRow] = {}
         self.running: set[asyncio.Task[None]] = set()
 
@@ -59,14 +63,16 @@ class ProvisionalRows:
         if self.is_undecided(response_id):
             fire(MACHINE, self.known[response_id], "terminal_delivered")
 
-    def withdraw(self, response_id: str) -> None:
-        """Have the row deleted, for its terminal event never left; nothing happens if it is not held."""
-        if self.is_undecided(response_id):
-            row = self.known[response_id]
-            fire(MACHINE, row, "terminal_undelivered")
-            task = asyncio.create_task(drive(row, STEPS, EVENT_FOR), name=f"withdraw {response_id}")
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
+    def withdraw(self, response_id: str) -> bool:
+        """Have the row deleted, for its terminal event never left; False, and nothing happens, if it is not held."""
+        if not self.is_undecided(response_id):
+            return False
+        row = self.known[response_id]
+        fire(MACHINE, row, "terminal_undelivered")
+        task = asyncio.create_task(drive(row, STEPS, EVENT_FOR), name=f"withdraw {response_id}")
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return True
 
     def hides(self, response_id: str) -> bool:
         """Whether the row must not be read, though the store may have it."""

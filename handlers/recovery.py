@@ -1,6 +1,7 @@
 """What becomes of the background responses that were under way when their server ended."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from handlers.lookup import look_up_row
 from handlers.mapping.to_stored import to_resource
 from handlers.services import Services
 from handlers.wire.sse import to_terminal_data
-from machines.driver import Driven, fire
+from machines.driver import Driven, Move, fire
 from machines.job import FINAL, JOB, MACHINE, State
 from storage.errors import StoreError
 from storage.rows import EventRow, JobRow, Missing
@@ -31,9 +32,13 @@ ENDINGS = {"completed": "response_completed", "incomplete": "response_incomplete
 class LeftJob(Driven):
     """A job that has no exchange any more."""
 
-    def __init__(self, row: JobRow) -> None:
+    def __init__(self, row: JobRow, heard: Callable[[Driven, Move], None]) -> None:
         super().__init__(JOB, row.id)
         self.state = State(row.status)
+        self._heard = heard
+
+    def moved(self, move: Move) -> None:
+        self._heard(self, move)
 
     def close_journal(self, _: EventData) -> None:
         """Nobody reads it yet."""
@@ -56,7 +61,7 @@ async def recover(services: Services, store: Store) -> None:
 
 async def end_left(services: Services, store: Store, job: JobRow) -> JobRow:
     """End a job that no exchange makes: as its row says, if it has one, or as a failure. Raises StoreError."""
-    left = LeftJob(job)
+    left = LeftJob(job, services.job_heard)
     if left.state in FINAL:
         return job
     row = await look_up_row(services, job.id)

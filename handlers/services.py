@@ -27,7 +27,8 @@ class Services(Struct, kw_only=True):
     """What is shared by all requests of one server process.
 
     `table` is what every request follows. `boot_id` tells processes apart; `clock` gives Unix seconds; `announce` hears
-    of each model that is ready, `give_up` that none could be loaded, `heard` of each move of an exchange.
+    of each model that is ready, `give_up` that none could be loaded, `heard` of each move of an exchange, and
+    `job_heard` of each of a background response.
     """
 
     settings: Settings
@@ -44,8 +45,14 @@ class Services(Struct, kw_only=True):
     announce: Callable[[str], None] = lambda _: None
     give_up: Callable[[], None] = lambda: None
     heard: Callable[[Any, Move], None] = lambda _, __: None
+    job_heard: Callable[[Driven, Move], None] = lambda _, __: None
     is_stopping: bool = False
     table: Table = EXCHANGE
+
+    @property
+    def is_tracing(self) -> bool:
+        """Whether the traces of exchanges are kept once they have ended."""
+        return self.store is not None and self.settings.trace_retention_seconds > 0
 
     def __post_init__(self) -> None:
         if self.settings.durable:

@@ -19,6 +19,7 @@ log = logging.getLogger("interlock")
 
 BOOT_ERROR = 4  # gunicorn's code for a worker that must not be started again
 PATIENCE = 20.0  # seconds: a worker being replaced needs a moment to let go of the database
+PACE = 0.02  # seconds between commits of rows, where no client waits for one
 READY = """
 Interlock serves {name} on http://{host}:{port}
 
@@ -40,7 +41,8 @@ def prepare(settings: Settings) -> None:
 def to_services(settings: Settings) -> Services:
     """Make the services of one server process. Raises StoreError, LoadError; models load later."""
     models = to_registry(settings)
-    store = None if settings.db is None else open_store(settings.db, patience=PATIENCE)
+    pace = 0.0 if settings.durable else PACE
+    store = None if settings.db is None else open_store(settings.db, PATIENCE, pace)
     log.info("responses are kept %s", f"in {settings.db}" if settings.db else "nowhere")
     return Services(
         settings=settings,

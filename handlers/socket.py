@@ -164,4 +164,8 @@ def to_error_frame(exchange: Exchange) -> str:
     row, param, message = exchange.refusal
     # the specification wants a code in every error frame, which not every row has over HTTP
     error = {"type": row.type, "code": row.code or exchange.event, "message": message, "param": param}
-    return msgspec.json.encode({"type": "error", "status": row.status.value, "error": error}).decode()
+    headers = {"X-Interlock-Exchange": exchange.id}  # as Codex reads them
+    if row.retry_after is not None:
+        headers["Retry-After"] = str(row.retry_after)
+    frame = {"type": "error", "status": row.status.value, "error": error, "headers": headers}
+    return msgspec.json.encode(frame).decode()

@@ -1,32 +1,111 @@
-"""GET /traces/{id}: how an exchange went, by its id or its response's, also while it is under way. No content."""
+"""/interlock/exchanges: how exchanges went, one or pages of them, also while they are under way. No content."""
+
+import time
 
 from falcon.asgi import Request, Response
+from msgspec.structs import replace
 
 from handlers.exchange import Exchange
-from handlers.mapping.to_trace import Trace, to_trace
+from handlers.mapping.to_struct import FieldError, shown
+from handlers.mapping.to_trace import Page, Trace, to_page, to_trace
+from handlers.mapping.to_trace_query import to_trace_query
+from handlers.report import to_trace_row
 from handlers.services import Services
 from handlers.unrouted import refuse_routing
+from storage.rows import ExchangeRow, Missing, TraceQuery
+
+AFTER = "after"
+LONGEST = 256  # characters of an id that a message repeats
 
 
-class Traces:
-    """The traces that the store keeps, and those of the exchanges that run."""
+class Exchanges:
+    """GET /interlock/exchanges."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def on_get(self, req: Request, resp: Response, known_as: str) -> None:
-        found = await find_traces(self._services, known_as)
-        if found:
-            resp.media = {"object": "list", "data": found}
+    async def on_get(self, req: Request, resp: Response) -> None:
+        try:
+            resp.media = await list_traces(self._services, to_trace_query(req.params))
+        except FieldError as wrong:
+            await refuse_routing(
+                self._services, req, resp, "query_invalid", param=wrong.param, reason=wrong.reason
+            )  # fmt: skip
+
+
+class OneExchange:
+    """GET /interlock/exchanges/{id}."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def on_get(self, req: Request, resp: Response, exchange_id: str) -> None:
+        trace = await find_trace(self._services, exchange_id)
+        if trace is None:
+            await refuse_unknown(self._services, req, resp, exchange_id)
         else:
-            await refuse_routing(self._services, req, resp, "trace_unknown", known_as=known_as[:256])
+            resp.media = trace
 
 
-async def find_traces(services: Services, known_as: str) -> list[Trace]:
-    """Find the traces of an exchange or a response, the oldest first. Raises ReadError."""
-    ended = [] if services.store is None else await services.store.traces(known_as)
+async def refuse_unknown(services: Services, req: Request, resp: Response, exchange_id: str) -> None:
+    """Say that there is no such trace, and how long there may be one."""
+    seconds = services.settings.trace_retention_seconds
+    kept = f"traces are kept for {seconds} s" if services.is_tracing else "this server keeps no traces"
+    await refuse_routing(services, req, resp, "trace_unknown", known_as=exchange_id[:LONGEST], kept=kept)
+
+
+async def find_trace(services: Services, exchange_id: str) -> Trace | None:
+    """Find how an exchange went, or goes. Raises ReadError."""
+    # looked at first: one that ends meanwhile is found in the store
+    running = next((trace for trace in under_way(services) if trace.id == exchange_id), None)
+    row = None if running or services.store is None else await services.store.trace(exchange_id)
+    return to_trace(row) if row else running
+
+
+async def list_traces(services: Services, asked: TraceQuery) -> Page:
+    """Make a page of traces: those under way first, then the others, the newest first. Raises FieldError, ReadError."""
+    running, after = _running_after(services, asked)
+    ended = await _ended(services, replace(asked, after=after, limit=asked.limit + 1))
+    if isinstance(ended, Missing):
+        raise FieldError(AFTER, f"no exchange with the id {shown(asked.after)} left a trace here")
+    # one that ended since it was looked at is told of as it ended
+    known = {row.id for row in ended}
+    found = [trace for trace in running if trace.id not in known and is_asked(trace, asked)]
+    return to_page([*found, *map(to_trace, ended)], asked.limit)
+
+
+def under_way(services: Services) -> list[Trace]:
+    """Tell how the exchanges go that are under way, the newest first."""
+    now = time.monotonic()
     running = [exchange for exchange in services.exchanges if isinstance(exchange, Exchange)]
-    rows = [
-        exchange.trace_row() for exchange in running if known_as in {exchange.id, exchange.facts.get("response_id")}
-    ]
-    return [*map(to_trace, ended), *(to_trace(row, has_ended=False) for row in rows)]
+    running.sort(key=_began, reverse=True)
+    return [to_trace(to_trace_row(exchange), now - exchange.entered) for exchange in running]
+
+
+def is_asked(trace: Trace, asked: TraceQuery) -> bool:
+    """Tell whether a trace under way is among those that are asked for, wherever they begin."""
+    exact = ("state", "status", "model", "response_id")
+    return (
+        all(getattr(asked, name) in {None, getattr(trace, name)} for name in exact)
+        and (asked.event is None or any(move.event == asked.event for move in trace.moves))
+        and asked.until is None
+    )
+
+
+def _running_after(services: Services, asked: TraceQuery) -> tuple[list[Trace], str | None]:
+    """Give those under way that a page may have, and the id that those of the store come after."""
+    running = under_way(services)
+    if asked.after is None:
+        return running, None
+    ids = [trace.id for trace in running]
+    return (running[ids.index(asked.after) + 1 :], None) if asked.after in ids else ([], asked.after)
+
+
+def _began(exchange: Exchange) -> float:
+    return exchange.entered - sum(move.ms for move in exchange.trace) / 1000
+
+
+async def _ended(services: Services, asked: TraceQuery) -> list[ExchangeRow] | Missing:
+    if services.store is None:
+        return [] if asked.after is None else Missing()
+    return await services.store.traces(asked)

@@ -15,6 +15,8 @@ from handlers.watch import KEY
 
 log = logging.getLogger("interlock.app")
 
+NAME = "X-Interlock-Exchange"
+
 
 class TurnedAwayError(Exception):
     """A WebSocket is refused before it is accepted, by a row that leaves ROUTING."""
@@ -23,6 +25,17 @@ class TurnedAwayError(Exception):
         super().__init__(event)
         self.event = event
         self.facts = facts
+
+
+class NamedReplies:
+    """Falcon middleware that gives an id to replies which no exchange made, those that only tell what there is."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def process_response(self, _req: Request, resp: Response, _resource: Any, _succeeded: bool) -> None:  # noqa: FBT001
+        if resp.get_header(NAME) is None:
+            resp.set_header(NAME, self._services.new_id("ex"))
 
 
 class Unrouted:

@@ -68,7 +68,40 @@ def create_jobs(connection: DuckDBPyConnection) -> None:
     """)
 
 
-MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (create_responses, create_exchanges, create_jobs)
+def widen_exchanges(connection: DuckDBPyConnection) -> None:
+    """Have traces tell when they ended to less than a second, the table they followed and what was measured."""
+    connection.execute("ALTER TABLE exchanges RENAME TO narrow_exchanges")
+    connection.execute("""
+        CREATE TABLE exchanges (
+            id VARCHAR NOT NULL,
+            ended_at DOUBLE NOT NULL,
+            machine VARCHAR NOT NULL,
+            method VARCHAR NOT NULL,
+            path VARCHAR NOT NULL,
+            state VARCHAR NOT NULL,
+            event VARCHAR NOT NULL,
+            status INTEGER,
+            model VARCHAR,
+            response_id VARCHAR,
+            moves VARCHAR NOT NULL,
+            facts VARCHAR NOT NULL
+        )
+    """)
+    # rows that only the durable table has; what both have is drawn alike
+    connection.execute("""
+        INSERT INTO exchanges
+        SELECT id, ended_at,
+            CASE WHEN contains(moves, '"DISPATCHING","PERSISTING"') OR contains(moves, '["job_accepted",')
+                THEN 'durable' ELSE 'exchange' END,
+            method, path, state, event, status, model, response_id, moves, '{}'
+        FROM narrow_exchanges
+    """)
+    connection.execute("DROP TABLE narrow_exchanges")
+
+
+MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (
+    create_responses, create_exchanges, create_jobs, widen_exchanges,
+)  # fmt: skip
 
 
 def recorded_version(connection: DuckDBPyConnection) -> int:

@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+Moved = tuple[str, str, str, float]  # event, from, to, and the milliseconds that the state which was left had lasted
+Facts = dict[str, int | float]
+
 
 class ResponseRow(Struct, frozen=True, kw_only=True):
     """A stored response. Times are Unix seconds; the `_json` fields are JSON text the store never reads."""
@@ -21,10 +24,14 @@ class ResponseRow(Struct, frozen=True, kw_only=True):
 
 
 class ExchangeRow(Struct, frozen=True, kw_only=True):
-    """How one exchange went, without a word of its content. `moves` is JSON: a list of event, from, to and ms."""
+    """How one exchange went, without a word of its content: `facts` are numbers, and nothing else fits into them.
+
+    `ended_at` is in Unix seconds; `machine` names the table that it followed, and `event` is the last of its moves.
+    """
 
     id: str
-    ended_at: int
+    ended_at: float
+    machine: str
     method: str
     path: str
     state: str
@@ -32,7 +39,25 @@ class ExchangeRow(Struct, frozen=True, kw_only=True):
     status: int | None
     model: str | None
     response_id: str | None
-    moves: str
+    moves: list[Moved]
+    facts: Facts
+
+
+class TraceQuery(Struct, frozen=True, kw_only=True):
+    """Which traces are asked for, the newest first: up to `limit` that ended before the exchange `after` did.
+
+    `event` is any of a trace's moves; `since` and `until` are in Unix seconds and bound when it ended.
+    """
+
+    event: str | None = None
+    state: str | None = None
+    status: int | None = None
+    model: str | None = None
+    response_id: str | None = None
+    since: float | None = None
+    until: float | None = None
+    after: str | None = None
+    limit: int = 20
 
 
 class JobRow(Struct, frozen=True, kw_only=True):

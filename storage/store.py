@@ -15,8 +15,9 @@ import duckdb
 from storage.errors import ReadError, WriteError
 from storage.jobs import begin_job, end_job, select_events, select_job, select_unfinished, sweep_jobs, tell
 from storage.opening import Database, open_database
-from storage.queries import delete, delete_expired, select, select_traces, withdraw
-from storage.rows import Chain, Cyclic, EventRow, ExchangeRow, JobRow, Lookup, Missing, ResponseRow, TooDeep
+from storage.queries import delete, delete_expired, select, withdraw
+from storage.rows import Chain, Cyclic, EventRow, ExchangeRow, JobRow, Lookup, Missing, ResponseRow, TooDeep, TraceQuery
+from storage.traces import select_trace, select_traces
 from storage.writer import Writer
 
 log = logging.getLogger("interlock.storage")
@@ -26,6 +27,7 @@ T = TypeVar("T")
 READERS = 2
 MAX_DEPTH = 1000
 TRACE_RETENTION = 604800
+GATHERED_SECONDS = 1.0
 SWEPT_AT_ONCE = 1000  # rows; puts that come meanwhile wait no longer than for these
 
 
@@ -81,8 +83,11 @@ class Store(Protocol):
     def has_lost_file(self) -> bool:
         """Whether all that is kept is gone once the store is closed, for its file was deleted, moved or replaced."""
 
-    async def traces(self, known_as: str) -> list[ExchangeRow]:
-        """Read how an exchange went, by its id or its response's, once it has ended. Raises ReadError."""
+    async def trace(self, exchange_id: str) -> ExchangeRow | None:
+        """Read how an exchange went, once it has ended. Raises ReadError."""
+
+    async def traces(self, asked: TraceQuery) -> list[ExchangeRow] | Missing:
+        """Read a page of traces, the newest first; Missing if no trace has the id `after`. Raises ReadError."""
 
     async def close(self) -> None:
         """Commit what is queued and let go of the file. May be called twice."""
@@ -91,10 +96,10 @@ class Store(Protocol):
 class DuckStore:
     """A Store in one DuckDB database: one thread writes, two read, each with its own cursor."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, pace: float = 0.0) -> None:
         self._database = database
         self._writer_cursor = database.connection.cursor()
-        self._writer = Writer(self._writer_cursor)
+        self._writer = Writer(self._writer_cursor, pace)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="interlock-reader")
         self._cursors: SimpleQueue[duckdb.DuckDBPyConnection] = SimpleQueue()
         for _ in range(READERS):
@@ -148,10 +153,13 @@ class DuckStore:
     def record(self, trace: ExchangeRow) -> None:
         self._writer.record(trace)
 
-    async def traces(self, known_as: str) -> list[ExchangeRow]:
-        with suppress(WriteError):  # traces are gathered for a while, and any task has them written first
-            await self._writer.do(lambda _: 0, "Traces were not written")
-        return await self._read(partial(select_traces, known_as=known_as), f"The trace of {known_as!r}")
+    async def trace(self, exchange_id: str) -> ExchangeRow | None:
+        await self._gathered()
+        return await self._read(partial(select_trace, exchange_id=exchange_id), f"The trace of {exchange_id!r}")
+
+    async def traces(self, asked: TraceQuery) -> list[ExchangeRow] | Missing:
+        await self._gathered()
+        return await self._read(partial(select_traces, asked=asked), "The traces")
 
     @property
     def has_lost_file(self) -> bool:
@@ -177,6 +185,12 @@ class DuckStore:
             for _ in range(READERS):
                 self._cursors.get().close()
             self._database.close()
+
+    async def _gathered(self) -> None:
+        """Have the traces written that are gathered; a writer that hangs keeps nobody from those that are there."""
+        with suppress(WriteError, TimeoutError):
+            async with asyncio.timeout(GATHERED_SECONDS):
+                await self._writer.do(lambda _: 0, "Traces were not written")
 
     async def _sweep(self, forget: Callable[..., int], table: str) -> int:
         portion = partial(forget, limit=SWEPT_AT_ONCE)
@@ -205,13 +219,13 @@ class DuckStore:
             self._cursors.put(cursor)
 
 
-def open_store(path: str, patience: float = 0.0) -> DuckStore:
+def open_store(path: str, patience: float = 0.0, pace: float = 0.0) -> DuckStore:
     """Open the database at `path`, or make it; `:memory:` keeps nothing. Blocks; raises OpenError.
 
     A file another process holds is tried again for `patience` seconds: on a reload the old worker lets go a moment
-    later.
+    later. Commits of rows begin at least `pace` seconds apart.
     """
-    return DuckStore(open_database(path, patience))
+    return DuckStore(open_database(path, patience), pace)
 
 
 def _read_row(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int) -> ResponseRow | Missing:

@@ -13,6 +13,7 @@ load_fast_blas()
 
 from engine.pieces import Text  # noqa: E402
 from engine.scripted import Pause, ScriptedEngine  # noqa: E402 - mlx must be imported after a fast BLAS
+from handlers import steps  # noqa: E402
 from handlers.app import create_app  # noqa: E402
 from handlers.exchange import Exchange  # noqa: E402
 from handlers.services import Services  # noqa: E402
@@ -88,7 +89,7 @@ def pause(engine: ScriptedEngine) -> Pause:
 @pytest.fixture(scope="session", autouse=True)
 def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
     """Collect (table, event, from, to) of every move that the product's own objects made."""
-    report, begin = Exchange.report, Driven.__init__
+    report, begin = steps.report, Driven.__init__
 
     def collect(exchange: Exchange) -> None:
         ENDED.append(exchange)
@@ -100,7 +101,7 @@ def moves_made() -> Iterator[set[tuple[str, str, str, str]]]:
         driven.trace = Noted(driven)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Exchange, "report", collect)
+        patch.setattr(steps, "report", collect)
         patch.setattr(Driven, "__init__", begin_noted)
         yield FIRED
 

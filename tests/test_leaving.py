@@ -289,5 +289,6 @@ async def test_a_connection_that_breaks_while_it_is_written_to_is_a_client_that_
 
     exchange = await idle()
     assert left(exchange) is state
+    assert not engine.decodings[0].is_kept
     assert not call.text.endswith("[DONE]\n\n")
     assert await services.store.chain(exchange.head.id, NOW) == Missing()

@@ -12,16 +12,19 @@ from engine.scripted import Pause, call, stop, think
 from handlers.app import create_app
 from handlers.gauges import GAUGES
 from handlers.metrics import METRICS
+from handlers.recovery import recover
 from handlers.settings import Settings
-from machines.binding import BINDING
-from machines.exchange import EXCHANGE
-from machines.output import OUTPUT
-from machines.write import WRITE
+from machines.binding import BINDING, OPERATOR_REFUSALS
+from machines.exchange import REFUSALS
+from machines.tables import TABLES
 from storage.errors import WriteError
+from storage.rows import JobRow
 from tests.asgi import running
 from tests.doubles import MODEL, NOW, say, to_services
+from tests.test_durable import calm
 
-TABLES = {table.name: table for table in (EXCHANGE, OUTPUT, WRITE, BINDING)}
+MOVES = "interlock_moves_total"
+EVENTS = {(table.name, event) for table in TABLES for event, _ in table.edges}
 
 
 class Scraped:
@@ -105,7 +108,7 @@ async def test_every_label_is_a_word_of_a_table(client, engine):
     counted = [sample.labels for sample in seen.samples if sample.name == "interlock_moves_total"]
     assert len(counted) > 10
     for labels in counted:
-        assert labels["event"] in {event for event, _ in TABLES[labels["machine"]].edges}
+        assert (labels["machine"], labels["event"]) in EVENTS
         assert labels["model"] in {"", MODEL}
 
 
@@ -183,3 +186,63 @@ async def test_every_metric_is_there_under_its_name(client, name):
     text = (await scrape(client)).text
 
     assert re.search(rf"^# TYPE {name} (counter|histogram|gauge)$", text, re.MULTILINE)
+
+
+async def test_every_move_and_every_refusal_is_there_before_it_has_happened(client):
+    seen = await scrape(client)
+
+    counted = {name: [s for s in seen.samples if s.name == name] for name in (MOVES, "interlock_refusals_total")}
+    declared = {(s.labels["machine"], s.labels["event"]) for s in counted[MOVES] if s.labels["model"] == ""}
+    assert declared == EVENTS
+    happened = [sample.labels["event"] for sample in counted[MOVES] if sample.value]
+    assert happened == ["model_loaded"]
+    refused = {(s.labels["event"], s.labels["status"], s.labels["model"]) for s in counted["interlock_refusals_total"]}
+    tables = (REFUSALS, OPERATOR_REFUSALS)
+    assert refused == {(event, str(row.status.value), "") for rows in tables for event, row in rows.items()}
+    assert not any(sample.value for sample in counted["interlock_refusals_total"])
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_request_is_counted_under_the_table_that_it_follows(engine, store, durable):
+    engine.script = say("Yes.")
+    services = to_services(engine, store, Settings(durable=durable))
+    async with running(create_app(services)) as client:
+        await client.post(input="Hello")
+        await calm(services)
+        seen = await scrape(client)
+
+    followed, other = ("durable", "exchange") if durable else ("exchange", "durable")
+    assert moves(seen, followed, "terminal_sent", MODEL) == 1
+    assert moves(seen, other, "terminal_sent", MODEL) == 0
+    assert moves(seen, "provisional", "terminal_delivered") == int(durable)
+
+
+async def test_a_background_response_is_counted_with_its_model(client, services, engine):
+    engine.script = say("Yes.")
+    await client.post(input="Hello", background=True)
+    await calm(services)
+    seen = await scrape(client)
+
+    assert moves(seen, "exchange", "route_found") == 1
+    assert moves(seen, "durable", "job_accepted", MODEL) == 1
+    assert moves(seen, "job", "model_taken", MODEL) == 1
+    assert moves(seen, "job", "response_completed", MODEL) == 1
+
+
+async def test_a_background_response_that_a_crash_left_behind_is_counted(client, services, store):
+    await store.begin_job(
+        JobRow(
+            id="resp_0", created_at=NOW, expires_at=NOW + 9, status="in_progress", response_json="{}", items_json="[]"
+        )
+    )
+    await recover(services, store)
+
+    assert moves(await scrape(client), "job", "server_restarted") == 1
+
+
+async def test_a_call_tells_no_rate(client, engine):
+    engine.script = call("look", "{}") + stop(completion_tokens=9)
+
+    await client.post(input="Hello")
+
+    assert (await scrape(client))("interlock_output_tokens_per_second_count", model=MODEL) == 0

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from storage.rows import TraceQuery
 from storage.store import open_store
 from tests.doubles import NOW
 from tests.live import ROOT, launched, scripted, serving
@@ -233,7 +234,7 @@ def test_a_stop_ends_open_streams_and_writes_what_was_answered(db, stop):
     assert "Worker exiting" in "".join(server.log)  # it was not killed
     store = open_store(db)
     chain = asyncio.run(store.chain(answered["id"], NOW))
-    traces = asyncio.run(store.traces(answered["id"]))
+    traces = asyncio.run(store.traces(TraceQuery(response_id=answered["id"])))
     store.close_now()
 
     assert seen.index(b"event: response.failed") < seen.index(b"data: [DONE]")

@@ -121,6 +121,15 @@ async def test_an_unstored_response_is_unknown_to_another_connection_which_goes_
     assert fresh["type"] == "response.completed"
 
 
+async def test_a_refusal_in_a_frame_has_the_headers_that_it_has_over_http(talk, services):
+    refused = await talk.ask(model="nobody", input="Hi")
+    services.is_stopping = True
+    stopping = await talk.ask(input="Hi")
+
+    assert refused["headers"] == {"X-Interlock-Exchange": "ex_1"}
+    assert stopping["headers"] == {"X-Interlock-Exchange": "ex_2", "Retry-After": "5"}
+
+
 async def test_a_continuation_that_failed_is_forgotten(talk, engine):
     engine.script = call("weather", "{}", "call_1") + stop()
     first = await talk.ask(input="Hi", store=False)

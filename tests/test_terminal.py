@@ -1,7 +1,6 @@
 """The commands in a terminal, against a real server."""
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -74,66 +73,7 @@ def test_what_is_no_url_is_one_sentence(url):
 
 def test_a_wrong_option_exits_with_two():
     assert run("models", "--nonsense").exit_code == 2
-    assert run("trace").exit_code == 2
-
-
-def ask(server, **body):
-    return server.ask("POST", "/v1/responses", {"model": "plain_text", "input": "Hello", **body})[1]
-
-
-def test_a_trace_is_shown_by_a_server(server):
-    ended = run("trace", ask(server, input=[])["error"]["message"], "--url", server.url)
-    assert (ended.exit_code, ended.stdout) == (1, "")
-    assert "left a trace here" in ended.stderr
-
-    response = ask(server)["id"]
-    server.ask_until(200, "GET", f"/traces/{response}")
-    ended = run("trace", response, "--url", server.url)
-
-    title, *path = ended.stdout.splitlines()
-    assert title.endswith(f"POST /v1/responses  plain_text  {response}")
-    assert path[0].split()[::3] == ["ROUTING", "route_found"]
-    assert [line.split()[0] for line in path][-2:] == ["PERSISTING", "DONE"]
-
-
-def test_a_trace_as_json(server):
-    response = ask(server)["id"]
-    server.ask_until(200, "GET", f"/traces/{response}")
-
-    ended = run("trace", "--json", response, "--url", server.url)
-
-    assert json.loads(ended.stdout)[0]["response_id"] == response
-
-
-def test_a_trace_is_read_from_the_database_when_no_server_runs(tmp_path, monkeypatch):
-    file = str(tmp_path / "responses.duckdb")
-    arguments, env = scripted(file)
-    with serving(*arguments, **env) as server:
-        server.ask_until(200, "GET", "/health")
-        response = ask(server)["id"]
-        held = run("trace", response, "--db", file)
-    monkeypatch.setenv("INTERLOCK_PORT", "1")
-    monkeypatch.setenv("INTERLOCK_DB", file)
-
-    ended, unknown = run("trace", response), run("trace", "ex_0")
-
-    assert response in ended.stdout
-    assert "DONE" in ended.stdout
-    assert (unknown.exit_code, unknown.stderr) == (
-        1, f"interlock: no exchange or response 'ex_0' left a trace in {file}.\n",
-    )  # fmt: skip
-    assert held.stderr.startswith(f"interlock: {file} is in use by process")
-
-
-def test_no_server_and_no_database_is_one_sentence(tmp_path, monkeypatch):
-    missing = str(tmp_path / "none.duckdb")
-    monkeypatch.setenv("INTERLOCK_PORT", "1")
-    monkeypatch.setenv("INTERLOCK_DB", missing)
-
-    ended = run("trace", "ex_1")
-
-    assert ended.stderr == f"interlock: no server answers, and there is no database at {missing}.\n"
-    assert not os.path.exists(missing)  # noqa: PTH110 - a path as text
+    assert run("models", "stray").exit_code == 2
 
 
 def test_the_config_says_where_each_setting_is_from_and_hides_tokens(monkeypatch):

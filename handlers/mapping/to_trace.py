@@ -1,9 +1,16 @@
 """From the row that keeps how an exchange went to what is told of it."""
 
-import msgspec
+from collections.abc import Mapping
+from string import Formatter
+from typing import Literal
+
 from msgspec import Struct
 
-from storage.rows import ExchangeRow
+from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, REFUSALS, State
+from machines.table import Failure
+from storage.rows import ExchangeRow, Facts
+
+FAILED_BY: dict[str, Mapping[str, Failure]] = {EXCHANGE.name: FAILURES, DURABLE.name: DURABLE_FAILURES}
 
 
 class Move(Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
@@ -16,10 +23,16 @@ class Move(Struct, frozen=True, kw_only=True, rename={"source": "from", "target"
 
 
 class Trace(Struct, frozen=True, kw_only=True):
-    """How an exchange went; `ended_at` is in Unix seconds, and None while it is under way."""
+    """How an exchange went. Times are Unix seconds; one that is under way has not `ended_at`.
 
+    `code` and `message` are those of the row that refused or failed it, with no more than numbers filled in.
+    """
+
+    object: Literal["exchange"] = "exchange"
     id: str
-    ended_at: int | None
+    machine: str
+    started_at: float
+    ended_at: float | None
     method: str
     path: str
     state: str
@@ -28,14 +41,42 @@ class Trace(Struct, frozen=True, kw_only=True):
     model: str | None
     response_id: str | None
     moves: list[Move]
+    facts: Facts
+    code: str | None
+    message: str | None
 
 
-def to_trace(row: ExchangeRow, *, has_ended: bool = True) -> Trace:
-    """Read the moves of a row."""
-    moves = msgspec.json.decode(row.moves, type=list[tuple[str, str, str, float]])
+class Page(Struct, frozen=True, kw_only=True):
+    """Some traces of a list."""
+
+    object: Literal["list"] = "list"
+    data: list[Trace]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+def to_page(traces: list[Trace], limit: int) -> Page:
+    """Make a page of the first traces; whether there are more tells that there is another."""
+    data = traces[:limit]
+    return Page(
+        data=data,
+        first_id=data[0].id if data else None,
+        last_id=data[-1].id if data else None,
+        has_more=len(traces) > limit,
+    )
+
+
+def to_trace(row: ExchangeRow, in_state: float | None = None) -> Trace:
+    """Tell how an exchange went; `in_state` is for how many seconds one under way has been in its last state."""
+    spent = sum(move[3] for move in row.moves) / 1000 + (in_state or 0)
+    facts = {**row.facts, **_to_told(row), **({} if in_state is None else {"in_state_ms": round(in_state * 1000, 3)})}
+    code, message = to_sentence(row, facts)
     return Trace(
         id=row.id,
-        ended_at=row.ended_at if has_ended else None,
+        machine=row.machine,
+        started_at=round(row.ended_at - spent, 3),
+        ended_at=row.ended_at if in_state is None else None,
         method=row.method,
         path=row.path,
         state=row.state,
@@ -43,5 +84,31 @@ def to_trace(row: ExchangeRow, *, has_ended: bool = True) -> Trace:
         status=row.status,
         model=row.model,
         response_id=row.response_id,
-        moves=[Move(event=event, source=source, target=target, ms=ms) for event, source, target, ms in moves],
+        moves=[Move(event=event, source=source, target=target, ms=ms) for event, source, target, ms in row.moves],
+        facts=facts,
+        code=code,
+        message=message,
     )
+
+
+def to_sentence(row: ExchangeRow, facts: Facts) -> tuple[str | None, str | None]:
+    """Give the code and the sentence of the row that refused or failed an exchange, if one did."""
+    if row.state == State.REFUSED.name and (refusal := REFUSALS.get(row.event)):
+        return refusal.code, fill(refusal.message, facts)
+    failures = FAILED_BY.get(row.machine, {})
+    led = [event for event, _, target, _ in row.moves if target == State.FAILING.name and event in failures]
+    return (failures[led[-1]].code, fill(failures[led[-1]].message, facts)) if led else (None, None)
+
+
+def fill(message: str, facts: Facts) -> str:
+    """Put numbers in their places; the places of texts keep their names."""
+    parts = Formatter().parse(message)
+    return "".join(text + ("" if name is None else str(facts.get(name, f"{{{name}}}"))) for text, name, _, _ in parts)
+
+
+def _to_told(row: ExchangeRow) -> Facts:
+    """Give the numbers that the moves and the table tell."""
+    refusal = REFUSALS.get(row.event) if row.state == State.REFUSED.name else None
+    wait = refusal and refusal.retry_after
+    written = next((ms for event, _, _, ms in row.moves if event == "row_written"), None)
+    return {name: told for name, told in (("write_ms", written), ("retry_after", wait)) if told is not None}

@@ -6,6 +6,7 @@ import logging
 from engine.errors import DecodeError
 from handlers.exchange import Exchange
 from handlers.outbox import ReaderStalledError
+from handlers.report import report
 from handlers.steps.admit import admit, hold
 from handlers.steps.bind import bind
 from handlers.steps.dispatch import dispatch
@@ -17,7 +18,7 @@ from handlers.steps.retrieve import retrieve, tell
 from handlers.steps.route import route
 from handlers.steps.validate import validate
 from machines.driver import drive
-from machines.exchange import STRANGERS, State
+from machines.exchange import State
 from storage.errors import ReadError
 
 STEPS = {
@@ -52,11 +53,9 @@ async def run(exchange: Exchange) -> None:
     try:
         await drive(exchange, STEPS, EVENT_FOR)
     finally:
-        exchange.services.exchanges.discard(exchange)
         await end_job(exchange)
         exchange.outbox.close(is_abandoned=exchange.state is State.ABANDONED)
-        exchange.report()
-        keep_trace(exchange)
+        report(exchange)
 
 
 async def end_job(exchange: Exchange) -> None:
@@ -69,17 +68,6 @@ async def end_job(exchange: Exchange) -> None:
     for response_id in unstored[:-JOBS_KEPT]:
         log.error("the end of %s is given up: %d others could not be stored since", response_id, JOBS_KEPT)
         del jobs[response_id]
-
-
-def keep_trace(exchange: Exchange) -> None:
-    """Have the store keep how the exchange went, unless traces are turned off, or a stranger would fill the disk."""
-    services = exchange.services
-    is_kept = services.settings.trace_retention_seconds > 0 and exchange.event not in STRANGERS
-    try:
-        if services.store is not None and is_kept:
-            services.store.record(exchange.trace_row())
-    except Exception:  # the exchange has ended well, and its trace is no reason to say otherwise
-        log.exception("%s: its trace could not be kept", exchange.id)
 
 
 def start(exchange: Exchange) -> None:

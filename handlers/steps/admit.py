@@ -12,7 +12,7 @@ log = logging.getLogger("interlock.exchange")
 async def admit(exchange: Exchange) -> str:
     """Take a place in the model's queue, or say that the queue is full."""
     slots = exchange.binding.slots
-    exchange.facts.update(waiting=slots.waiting, limit=slots.limit)
+    exchange.facts.update(waiting=slots.waiting, limit=slots.limit, ahead=slots.waiting, running=slots.running)
     exchange.ticket = slots.take()
     if exchange.ticket is None:
         return "queue_full"

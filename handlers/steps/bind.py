@@ -13,6 +13,7 @@ async def bind(exchange: Exchange) -> str:
     binding = services.models.get(name)
     if binding is None:
         return "model_unknown"
+    exchange.model = name
     exchange.lease = services.models.lease(name)
     if exchange.lease is None:
         return "model_loading" if binding.state is State.LOADING else "model_broken"
@@ -24,5 +25,5 @@ async def bind(exchange: Exchange) -> str:
         request=request,
         store=request.store is not False and services.store is not None,
     )
-    exchange.facts["response_id"] = exchange.head.id
+    exchange.facts["response_id"] = exchange.known_as = exchange.head.id
     return "model_bound"

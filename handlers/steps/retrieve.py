@@ -13,6 +13,7 @@ from handlers.lookup import look_up_row
 from handlers.mapping.to_stored import to_input_items, to_page, to_resource
 from handlers.mapping.to_struct import FieldError, to_query
 from handlers.recovery import end_left
+from handlers.services import Services
 from machines.driver import interrupt
 from storage.errors import ReadError, WriteError
 from storage.rows import EventRow, JobRow, Missing, ResponseRow
@@ -135,11 +136,19 @@ async def _delete(exchange: Exchange, found: Found) -> str:
 
 async def _erase(exchange: Exchange, *, is_known: bool = False) -> str:
     services, response_id = exchange.services, exchange.facts["response_id"]
+    cut_link(services, response_id)
     if services.store is not None:
         is_known = await services.store.delete(response_id) or is_known
     services.jobs.pop(response_id, None)
     exchange.body = {"id": response_id, "object": "response.deleted", "deleted": True}
     return "stored_deleted" if is_known else "response_unknown"
+
+
+def cut_link(services: Services, response_id: str) -> None:
+    """Let no trace that is yet to be kept name a response that is deleted now; the store sees to those it has."""
+    for made in services.exchanges:
+        if isinstance(made, Exchange) and made.known_as == response_id:
+            made.known_as = None
 
 
 async def stop(found: Found) -> None:

@@ -1,102 +1,83 @@
-"""interlock trace ID: the path of one request through its machine, from a running server or from the database."""
+"""interlock trace: the path of one request through its machine, or a list of the last ones."""
 
-import asyncio
 import json
+import re
+import time
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 import msgspec
 
-from handlers.mapping.to_trace import Trace, to_trace
-from handlers.settings import SettingsError, from_env
-from handlers.terminal.columns import to_lines
+from handlers.mapping.to_drawing import to_lit_drawing
+from handlers.mapping.to_trace import Trace
 from handlers.terminal.fault import Fault
-from handlers.terminal.server import NoServerError, asks_server, to_server
-from storage.opening import MEMORY
+from handlers.terminal.path import to_listing, to_path
+from handlers.terminal.server import asks_server
+from handlers.terminal.traces import Asked, find, look_for
 
-
-class Listing(msgspec.Struct, frozen=True):
-    """The traces of one id."""
-
-    data: list[Trace]
+DURATION = re.compile(r"(\d+)\s*([smhd])")
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @click.command()
-@click.argument("id", metavar="ID")
+@click.argument("id", metavar="[ID]", required=False)
 @asks_server
-@click.option(
-    "--db", type=click.Path(), metavar="PATH", help="Read this database, which no server has open, and ask no server."
-)
+@click.option("--db", type=click.Path(), metavar="PATH",
+              help="Read this database, which no server has open, and ask no server.")  # fmt: skip
+@click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the machine with the path lit, into this file.")
+@click.option("--event", metavar="EVENT", help="List those whose path has this event, such as queue_full.")
+@click.option("--state", metavar="STATE", help="List those in this state, such as REFUSED.")
+@click.option("--status", type=click.IntRange(100, 599), help="List those refused with this status.")
+@click.option("--model", metavar="NAME", help="List those that this model was asked.")
+@click.option("--since", metavar="TIME", help="List those that ended since: 10m, 2h, 7d, or 2026-01-31T12:00:00Z.")
+@click.option("--limit", type=click.IntRange(1, 1000), help="How many to list (default 20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def trace(*, id: str, url: str | None, token: str | None, db: str | None, as_json: bool) -> None:  # noqa: A002
-    """Show how a request went.
+def trace(
+    *, id: str | None, url: str | None, token: str | None, db: str | None, svg: str | None, as_json: bool, **given: Any  # noqa: A002
+) -> None:  # fmt: skip
+    """Show how a request went, or list the last ones.
 
-    ID is that of its exchange (ex_...), as the log and the X-Interlock-Exchange header have it, or of its response
-    (resp_...). Without a server it is looked for in the database.
+    ID is that of its exchange (ex_...), as the X-Interlock-Exchange header of its reply and the log have it, or of its
+    response (resp_...). Without a server it is looked for in the database.
     """
-    found = read_traces(db, id) if db else _ask(id, url, token)
+    asked, picked = Asked(url, token, db), {name: value for name, value in given.items() if value is not None}
+    if id is not None and picked:
+        text = f"--{next(iter(picked))} picks from the list, which is shown without an ID."
+        raise click.UsageError(text)
+    if id is None and svg:
+        raise click.UsageError("--svg draws one path; give its ID.")  # noqa: EM101, TRY003 - a usage line
+    if id is None:
+        _list(asked, picked, as_json=as_json)
+    else:
+        _show(find(asked, id), svg, as_json=as_json)
+
+
+def _show(found: Trace, svg: str | None, *, as_json: bool) -> None:
+    if svg:
+        try:
+            Path(svg).write_text(to_lit_drawing(found), encoding="utf-8")
+        except OSError as error:
+            text = f"{svg} could not be written ({error.strerror}); give another file."
+            raise Fault(text) from error
+    click.echo(_to_json(found) if as_json else "\n".join(to_path(found)))
+
+
+def _list(asked: Asked, picked: dict[str, Any], *, as_json: bool) -> None:
+    if "state" in picked:
+        picked["state"] = picked["state"].upper()
+    if found := DURATION.fullmatch(picked.get("since", "")):
+        picked["since"] = f"{time.time() - int(found[1]) * SECONDS[found[2]]:.3f}"
+    page = look_for(asked, {name: str(value) for name, value in picked.items()})
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(_to_json(page))
         return
-    for one in found:
-        click.echo("\n".join([to_title(one), *to_path(one)]))
+    click.echo("\n".join(to_listing(page.data)) if page.data else "No request is to be found.")
+    if page.has_more:
+        click.echo(
+            "There are more; raise --limit, or pick by --event, --state, --status, --model or --since.", err=True
+        )
 
 
-def _ask(known_as: str, url: str | None, token: str | None) -> list[dict[str, Any]]:
-    with to_server(url, token) as server:
-        try:
-            found = server.get(f"/traces/{quote(known_as, safe='')}", Listing).data
-            return [msgspec.to_builtins(one) for one in found]
-        except NoServerError:
-            if url:
-                raise
-    return read_traces(_default_db(), known_as)
-
-
-def read_traces(db: str, known_as: str) -> list[dict[str, Any]]:
-    """Read traces from a database that no server has open."""
-    from storage.errors import StoreError  # noqa: PLC0415 - DuckDB would make each command slow, and the server's fork unsafe
-    from storage.store import open_store  # noqa: PLC0415
-
-    if not Path(db).is_file():
-        text = f"no server answers, and there is no database at {db}."
-        raise Fault(text)
-    try:
-        store = open_store(db)
-        try:
-            rows = asyncio.run(store.traces(known_as))
-        finally:
-            store.close_now()
-    except StoreError as error:
-        raise Fault(str(error)) from error
-    if not rows:
-        text = f"no exchange or response {known_as!r} left a trace in {db}."
-        raise Fault(text)
-    return [msgspec.to_builtins(to_trace(row)) for row in rows]
-
-
-def _default_db() -> str:
-    try:
-        db = from_env().db
-    except SettingsError as error:
-        raise Fault(str(error)) from error
-    if db is None or db == MEMORY:
-        text = "no server answers, and INTERLOCK_DB names no file to read."
-        raise Fault(text)
-    return db
-
-
-def to_title(trace: dict[str, Any]) -> str:
-    """Name one exchange."""
-    known = [trace[name] for name in ("model", "response_id") if trace[name]]
-    return "  ".join([trace["id"], f"{trace['method']} {trace['path']}", *known])
-
-
-def to_path(trace: dict[str, Any]) -> list[str]:
-    """Lay out the moves: each state, how long it lasted, and the event that ended it."""
-    rows = [(f"  {move['from']}", f"{move['ms']:.1f} ms", move["event"]) for move in trace["moves"]]
-    total = f"{sum(move['ms'] for move in trace['moves']):.1f} ms"
-    ending = f"status {trace['status']}" if trace["status"] else "in all" if trace["ended_at"] else "so far"
-    return to_lines([*rows, (f"  {trace['state']}", total, ending)], right=frozenset({1}))
+def _to_json(found: Any) -> str:
+    return json.dumps(msgspec.to_builtins(found), indent=2)

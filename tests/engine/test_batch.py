@@ -80,14 +80,24 @@ async def test_a_long_prompt_holds_up_no_running_decode():
     assert max(length for _, length in model.shapes) == 16
 
 
-async def test_prompts_that_come_together_share_a_chunk():
+async def test_many_prompts_that_come_together_share_four_chunks():
+    model = Shapes()
+    stepped = Stepped(model, prefill_step_size=16)
+
+    stepped.run(*(stepped.decode(some_tokens(50, n), greedy(1)) for n in range(6)))
+
+    assert max(width * length for width, length in model.shapes) <= 64
+    assert (6, 10) in model.shapes
+
+
+async def test_a_few_prompts_that_come_together_have_a_chunk_each():
     model = Shapes()
     stepped = Stepped(model, prefill_step_size=16)
 
     stepped.run(*(stepped.decode(some_tokens(50, n), greedy(1)) for n in range(3)))
 
-    assert max(width * length for width, length in model.shapes) <= 16
-    assert (3, 4) in model.shapes
+    assert max(length for _, length in model.shapes) == 16
+    assert (3, 16) in model.shapes
 
 
 async def test_no_more_decodes_run_than_the_capacity_and_the_others_follow_in_order(llama):

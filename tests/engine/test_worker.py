@@ -11,7 +11,7 @@ from engine.batch import Limits
 from engine.channel import Channel
 from engine.errors import DecodeError, LoadError
 from engine.mlx_engine import MlxEngine
-from engine.pieces import Sampling
+from engine.pieces import CacheUse, Sampling
 from engine.sequence import Job
 from engine.worker import Worker
 from tests.engine.tiny import Watched, make_tokenizer, tokens_of
@@ -201,9 +201,28 @@ async def test_no_model_outlives_its_thread():
     gc.collect()
 
     assert made[0]() is None
+    assert worker.cache is None
 
 
 # The engine over its worker
+
+
+async def test_an_engine_tells_how_full_its_pool_of_caches_is_while_a_model_is_loaded():
+    engine = MlxEngine(lambda: (Watched(), make_tokenizer()), cache_bytes=1 << 20)
+    before = engine.cache
+    await engine.load()
+    empty = engine.cache
+    for prompt in ("abc", "xyz"):
+        await pieces_of(engine.decode(tokens_of(prompt), GREEDY))
+    await pieces_of(engine.decode(tokens_of("abc"), GREEDY))  # by then the thread has kept those before
+    filled = engine.cache
+    await engine.close()
+
+    assert before is None
+    assert empty == CacheUse(0, 0, 1 << 20)
+    assert filled.entries >= 2
+    assert 0 < filled.bytes <= filled.limit == 1 << 20
+    assert engine.cache is None
 
 
 async def test_an_engine_whose_step_hangs_is_not_healthy_and_is_loaded_again():

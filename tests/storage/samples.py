@@ -33,6 +33,7 @@ def trace(exchange_id="ex_1", **changes):
         **{
             "id": exchange_id,
             "ended_at": 100,
+            "machine": "exchange",
             "method": "POST",
             "path": "/v1/responses",
             "state": "DONE",
@@ -40,7 +41,8 @@ def trace(exchange_id="ex_1", **changes):
             "status": 200,
             "model": "tiny",
             "response_id": "resp_1",
-            "moves": '[{"event":"route_found","from":"ROUTING","to":"VALIDATING","ms":0.1}]',
+            "moves": [("route_found", "ROUTING", "VALIDATING", 0.1), ("row_written", "PERSISTING", "DONE", 2.0)],
+            "facts": {"ahead": 3, "first_token_ms": 12.5},
             **changes,
         }
     )

@@ -18,7 +18,7 @@ from storage.errors import (
     UnusablePathError,
 )
 from storage.queries import insert
-from storage.rows import Chain
+from storage.rows import Chain, TraceQuery
 from storage.store import open_store
 from tests.storage.samples import line_of, row, trace
 
@@ -417,7 +417,7 @@ def recorded(file):
         return connection.execute("SELECT version, name FROM interlock_migrations ORDER BY version").fetchall()
 
 
-OURS = [(1, "create_responses"), (2, "create_exchanges"), (3, "create_jobs")]
+OURS = [(1, "create_responses"), (2, "create_exchanges"), (3, "create_jobs"), (4, "widen_exchanges")]
 
 
 def add_a_note(connection):
@@ -457,6 +457,38 @@ async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_trac
     assert recorded(file) == OURS
     with duckdb.connect(str(file)) as connection:
         assert connection.execute("SELECT count(*) FROM exchanges").fetchone() == (1,)
+
+
+OLD_TRACE = "INSERT INTO exchanges VALUES (?, 100, 'POST', '/v1/responses', 'DONE', ?, NULL, 'tiny', 'resp_1', ?)"
+PATHS = {
+    "ex_1": '[["decode_finished","DISPATCHING","EMITTING",5.5],["row_written","PERSISTING","DONE",1.5]]',
+    "ex_2": '[["decode_finished","DISPATCHING","PERSISTING",5.5],["terminal_sent","EMITTING","DONE",1.5]]',
+    "ex_3": '[["job_accepted","QUEUED","HELD",5.5],["client_gone","HELD","ABANDONED",1.5]]',
+}
+
+
+async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(file, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:3])
+        store = open_store(str(file))
+        for exchange_id, moves in PATHS.items():
+            store._database.connection.execute(OLD_TRACE, [exchange_id, "row_written", moves])
+        await store.close()
+
+    store = open_store(str(file))
+    store.record(trace("ex_4", ended_at=100.25))
+    found = await store.traces(TraceQuery(event="decode_finished"))
+
+    assert [(one.id, one.machine, one.ended_at, one.facts) for one in found] == [
+        ("ex_2", "durable", 100, {}), ("ex_1", "exchange", 100, {}),
+    ]  # fmt: skip
+    assert found[1].moves[1] == ("row_written", "PERSISTING", "DONE", 1.5)
+    assert (await store.trace("ex_3")).machine == "durable"
+    await store.sweep(now=200, trace_retention=100)
+    assert len(await store.traces(TraceQuery())) == 4
+    await store.sweep(now=201, trace_retention=100)
+    assert await store.traces(TraceQuery()) == []
+    await store.close()
 
 
 def test_a_migration_that_breaks_leaves_the_tables_as_they_were(file, monkeypatch):

@@ -9,16 +9,17 @@ import pytest
 from storage import writer as module
 from storage.errors import ReadError
 from storage.queries import insert
-from storage.rows import ExchangeRow
+from storage.rows import ExchangeRow, Missing, TraceQuery
 from storage.store import open_store
+from storage.traces import _to_trace
 from tests.storage.samples import row, trace
 
 FIELDS = ExchangeRow.__struct_fields__
 
 
 def kept(store):
-    found = store._database.connection.execute("SELECT * FROM exchanges").fetchall()
-    return [ExchangeRow(**dict(zip(FIELDS, values, strict=True))) for values in found]
+    found = store._database.connection.execute(f"SELECT {', '.join(FIELDS)} FROM exchanges").fetchall()  # noqa: S608
+    return [_to_trace(values) for values in found]
 
 
 @pytest.fixture
@@ -93,7 +94,8 @@ async def test_rows_go_before_the_traces_that_came_before_them(store, gate):
     assert [one for group in gate.groups for one in group][:20] == [f"resp_{number}" for number in range(20)]
 
 
-async def test_rows_that_keep_coming_do_not_hold_traces_back_for_ever(store, gate):
+async def test_rows_that_keep_coming_do_not_hold_traces_back_for_ever(store, gate, monkeypatch):
+    monkeypatch.setattr(module, "GROUP_TRACES", 100)
     putting = []
     for number in range(3 * module.GROUP_ROWS):
         putting.append(asyncio.ensure_future(store.put(row(f"resp_{number}"))))
@@ -105,7 +107,7 @@ async def test_rows_that_keep_coming_do_not_hold_traces_back_for_ever(store, gat
 
     first_trace = next(place for place, group in enumerate(gate.groups) if group[0].startswith("ex_"))
     assert first_trace < len(gate.groups) - 1
-    assert max(len(group) for group in gate.groups) <= module.GROUP_ROWS
+    assert max(len(group) for group in gate.groups) <= module.GROUP_TRACES
 
 
 async def test_no_more_traces_wait_than_the_bound_and_the_rest_is_dropped_and_counted(store, gate):
@@ -138,6 +140,17 @@ async def test_a_trace_the_database_cannot_hold_is_dropped_alone_and_rows_go_on(
     assert [one.id for one in kept(store)] == ["ex_1", "ex_3"]
     assert store.dropped_traces == 1
     assert caplog.messages == ["1 traces could not be written"]
+
+
+async def test_of_many_traces_only_those_that_cannot_be_held_are_dropped(store, gate):
+    gate.set()
+    for number in range(300):
+        store.record(trace(f"ex_{number}", path="/\ud800" if number in {7, 250} else "/v1/responses"))
+    await store.sweep(now=0)
+
+    assert len(kept(store)) == 298
+    assert store.dropped_traces == 2
+    assert len(gate.groups) < 40  # each try is a statement, and rows wait for it
 
 
 async def test_recording_is_never_refused_and_never_waits(file):
@@ -187,21 +200,124 @@ async def test_sweeping_deletes_traces_after_their_own_retention(store):
 
 def test_a_trace_has_no_place_for_content():
     assert FIELDS == (
-        "id", "ended_at", "method", "path", "state", "event", "status", "model", "response_id", "moves",
+        "id", "ended_at", "machine", "method", "path", "state", "event", "status", "model", "response_id", "moves",
+        "facts",
     )  # fmt: skip
 
 
-async def test_a_trace_is_read_by_the_id_of_its_exchange_or_response(file):
+async def test_a_trace_is_read_by_the_id_of_its_exchange(file):
     store = open_store(str(file))
-    for one in (trace("ex_2", ended_at=20, response_id="resp_1"), trace("ex_1", ended_at=10, response_id="resp_1")):
-        store.record(one)
-    store.record(trace("ex_3", ended_at=30, response_id=None))
-    await store.sweep(0, trace_retention=0)
+    store.record(trace("ex_1", ended_at=1_750_000_000.123, response_id=None))
+    store.record(trace("ex_2"))
 
-    assert [one.id for one in await store.traces("resp_1")] == ["ex_1", "ex_2"]
-    assert await store.traces("ex_3") == [trace("ex_3", ended_at=30, response_id=None)]
-    assert await store.traces("ex_4") == []
+    assert await store.trace("ex_1") == trace("ex_1", ended_at=1_750_000_000.123, response_id=None)
+    assert await store.trace("resp_1") is None
 
     await store.close()
     with pytest.raises(ReadError):
-        await store.traces("ex_1")
+        await store.trace("ex_1")
+
+
+async def pages(store, limit, **asked):
+    """Read all there is, page by page, each after the last of the one before."""
+    found, after = [], None
+    while page := await store.traces(TraceQuery(limit=limit, after=after, **asked)):
+        assert len(page) <= limit
+        found += [one.id for one in page]
+        after = found[-1]
+    return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+async def test_pages_show_every_trace_once_and_the_newest_first_though_many_ended_at_one_time(store, limit):
+    ended = {"a": 10, "b": 20.5, "c": 20.5, "d": 20.5, "e": 20.25, "f": 30, "g": 20.5}
+    for exchange_id, at in ended.items():
+        store.record(trace(exchange_id, ended_at=at))
+
+    assert await pages(store, limit) == ["f", "g", "d", "c", "b", "e", "a"]
+
+
+async def test_traces_that_come_meanwhile_move_no_page(store):
+    for number in range(4):
+        store.record(trace(f"ex_{number}", ended_at=number))
+    first = await store.traces(TraceQuery(limit=2))
+
+    store.record(trace("ex_new", ended_at=9))
+    rest = await store.traces(TraceQuery(limit=2, after=first[-1].id))
+
+    assert [one.id for one in (*first, *rest)] == ["ex_3", "ex_2", "ex_1", "ex_0"]
+
+
+async def test_a_page_after_a_trace_that_is_gone_is_missing(store):
+    store.record(trace("ex_1", ended_at=10))
+
+    assert isinstance(await store.traces(TraceQuery(after="ex_2")), Missing)
+    await store.sweep(now=100, trace_retention=50)
+    assert isinstance(await store.traces(TraceQuery(after="ex_1")), Missing)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ({}, ["ex_3", "ex_2", "ex_1"]),
+        ({"event": "queue_full"}, ["ex_2"]),
+        ({"event": "heartbeat_due"}, ["ex_3"]),
+        ({"event": "route_found"}, ["ex_3", "ex_2", "ex_1"]),
+        ({"event": "QUEUED"}, []),
+        ({"event": "queue"}, []),
+        ({"state": "DONE"}, ["ex_3", "ex_1"]),
+        ({"status": 429}, ["ex_2"]),
+        ({"model": "large"}, ["ex_3"]),
+        ({"model": "%"}, []),
+        ({"response_id": "resp_1"}, ["ex_1"]),
+        ({"since": 20}, ["ex_3", "ex_2"]),
+        ({"until": 20}, ["ex_2", "ex_1"]),
+        ({"since": 10.5, "until": 29.5}, ["ex_2"]),
+        ({"state": "DONE", "model": "tiny"}, ["ex_1"]),
+        ({"state": "DONE", "status": 429}, []),
+        ({"state": "DONE", "after": "ex_3"}, ["ex_1"]),
+    ],
+)
+async def test_traces_are_picked_by_all_that_is_asked_together(store, asked, ids):
+    route, done = ("route_found", "ROUTING", "VALIDATING", 0.1), ("row_written", "PERSISTING", "DONE", 2.0)
+    full, held = ("queue_full", "QUEUED", "REFUSED", 0.0), ("heartbeat_due", "QUEUED", "HELD", 10_000.0)
+    store.record(trace("ex_1", ended_at=10))
+    store.record(
+        trace("ex_2", ended_at=20, state="REFUSED", event="queue_full", status=429, response_id="resp_2",
+              moves=[route, full])
+    )  # fmt: skip
+    store.record(trace("ex_3", ended_at=30, model="large", response_id=None, moves=[route, held, done]))
+
+    assert [one.id for one in await store.traces(TraceQuery(**asked))] == ids
+
+
+async def test_a_writer_that_hangs_keeps_nobody_from_the_traces_that_are_written(store, gate, monkeypatch):
+    monkeypatch.setattr("storage.store.GATHERED_SECONDS", 0.01)
+    gate.set()
+    store.record(trace("ex_1"))
+    await store.sweep(now=0)
+    gate.clear()
+    gate.reached.clear()
+    putting = asyncio.ensure_future(store.put(row()))
+    await asyncio.to_thread(gate.reached.wait)
+    store.record(trace("ex_2"))
+
+    found = [one.id for one in await store.traces(TraceQuery())]
+
+    assert found == ["ex_1"]
+    gate.set()
+    await putting
+    await store.sweep(now=0)
+    assert {one.id for one in await store.traces(TraceQuery())} == {"ex_1", "ex_2"}
+
+
+async def test_a_deleted_response_leaves_its_trace_without_its_link(store):
+    store.record(trace("ex_1"))
+    store.record(trace("ex_2", response_id="resp_2"))
+
+    await store.delete("resp_1")
+
+    assert [(one.id, one.response_id) for one in await store.traces(TraceQuery())] == [
+        ("ex_2", "resp_2"), ("ex_1", None),
+    ]  # fmt: skip
+    assert await store.traces(TraceQuery(response_id="resp_1")) == []

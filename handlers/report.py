@@ -1,0 +1,102 @@
+"""What stays of an exchange that has ended: a line in the log, and its trace in the store. No content."""
+
+import logging
+from functools import cache
+from string import Formatter
+from typing import Any
+
+from handlers.exchange import Exchange
+from machines.exchange import REFUSALS, STRANGERS, State
+from storage.rows import ExchangeRow, Facts
+
+log = logging.getLogger("interlock.exchange")
+
+NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
+MEASURED = ("ahead", "running", "prompt_tokens")  # facts that a trace gives whatever became of its exchange
+
+
+def report(exchange: Exchange) -> None:
+    """Log how an exchange went, and have its trace kept: it is under way no longer."""
+    try:
+        log_path(exchange)
+        keep(exchange)
+    finally:
+        exchange.services.exchanges.discard(exchange)
+
+
+def log_path(exchange: Exchange) -> None:
+    """Log one line: the milliseconds in each state and what ended it, and what is known of the request."""
+    path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}:{move.event}" for move in exchange.trace)
+    status, incoming = to_status(exchange), exchange.incoming
+    known = "".join(f" {name}={exchange.facts[name]!r}" for name in NAMED if name in exchange.facts)
+    log.info(
+        "%s %s %r%s: %s by %s%s [%s]", exchange.id, incoming.method, incoming.path, known, exchange.state.value,
+        exchange.event, f" {status}" if status else "", path, extra={"fields": _to_fields(exchange)},
+    )  # fmt: skip
+
+
+def keep(exchange: Exchange) -> None:
+    """Have the store keep the trace, unless traces are turned off, or a stranger would fill the disk."""
+    services = exchange.services
+    try:
+        if services.store is not None and services.is_tracing and exchange.event not in STRANGERS:
+            services.store.record(to_trace_row(exchange))
+    except Exception:  # the exchange has ended well, and its trace is no reason to say otherwise
+        log.exception("%s: its trace could not be kept", exchange.id)
+
+
+def to_trace_row(exchange: Exchange) -> ExchangeRow:
+    """Give the trace of an exchange that ends now, or of one under way as far as it is."""
+    return ExchangeRow(
+        id=exchange.id,
+        ended_at=round(exchange.services.clock(), 3),
+        machine=exchange.table.name,
+        method=exchange.incoming.method,
+        path=exchange.incoming.path,
+        state=exchange.state.name,
+        event=exchange.event,
+        status=to_status(exchange),
+        model=exchange.model,
+        response_id=exchange.known_as,
+        moves=[(move.event, move.source.name, move.target.name, round(move.ms, 3)) for move in exchange.trace],
+        facts=to_facts(exchange),
+    )
+
+
+def to_status(exchange: Exchange) -> int | None:
+    """Give the status of the row that refused an exchange, if one did."""
+    return REFUSALS[exchange.event].status.value if exchange.state is State.REFUSED else None
+
+
+def to_facts(exchange: Exchange) -> Facts:
+    """Give what was measured, and of what the refusing row tells the numbers: text may be the client's own."""
+    known, finish = exchange.facts, exchange.finish
+    facts: Facts = {name: known[name] for name in MEASURED if name in known}
+    if exchange.cached_tokens is not None:
+        facts["cached_tokens"] = exchange.cached_tokens
+    if exchange.state is State.REFUSED:
+        facts |= {name: known[name] for name in _places(exchange.event) if type(known.get(name)) in {int, float}}
+    if (first := exchange.output.first_token_ms) is not None:
+        facts["first_token_ms"] = round(first, 3)
+    if finish is not None:
+        facts["output_tokens"] = finish.completion_tokens
+        if (rate := exchange.output.rate(finish.completion_tokens)) is not None:
+            facts["tokens_per_second"] = round(rate, 2)
+    return facts
+
+
+@cache
+def _places(event: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(REFUSALS[event].message) if name]
+
+
+def _to_fields(exchange: Exchange) -> dict[str, Any]:
+    spent: dict[str, float] = {}
+    for move in exchange.trace:
+        state = move.source.name.lower()
+        spent[state] = round(spent.get(state, 0) + move.ms, 1)
+    known = {name: exchange.facts[name] for name in NAMED if name in exchange.facts}
+    incoming = exchange.incoming
+    fields = {"exchange": exchange.id, "method": incoming.method, "path": incoming.path, **known}
+    ended = {"state": exchange.state.name.lower(), "event": exchange.event, "status": to_status(exchange)}
+    return {**fields, **ended, "ms": spent}
