@@ -85,15 +85,15 @@ async def _stop(worker: Any) -> None:
 
 def _taken(cfg: Any) -> str | None:
     for address in cfg.address:
-        if isinstance(address, tuple) and address[1]:
+        if isinstance(address, tuple):
             with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     probe.bind(address)
-                except OSError:
+                except OSError as error:
                     return (
-                        f"{address[0]}:{address[1]} cannot be used; stop the server that has it, or choose another "
-                        "port with --port or INTERLOCK_PORT."
+                        f"{address[0]}:{address[1]} cannot be used ({error.strerror}); choose another address with "
+                        "--host and --port, or INTERLOCK_HOST and INTERLOCK_PORT, or stop the server that has it."
                     )
     return None
 

@@ -20,7 +20,7 @@ class Call:
         self.unread = asyncio.Semaphore(1_000_000)  # how many writes the connection still takes
         self.leave_on: bytes | None = None  # leave while a chunk that holds this is being sent
         self.stall_on: bytes | None = None  # take nothing more once a chunk that holds this is to be sent
-        self._is_checked = path == "/v1/responses"
+        self._is_checked = path.startswith("/v1/responses")
         self._body: list[bytes] = [body]
         self._more_body = False
         self._gone = asyncio.Event()
