@@ -19,6 +19,8 @@ from tests.sequences import laws
 from tests.sequences.laws import TERMINALS, to_events
 from tests.test_registry import Loadable
 
+ENDS = tuple(f"event: {name}".encode() for name in TERMINALS)
+
 
 class Loop(asyncio.SelectorEventLoop):
     """An event loop in which time stands still until a test moves it, and every turn is a test's to take."""
@@ -291,8 +293,8 @@ class Asked:
             elif not self.body["stream"]:
                 found = json.loads(chunk)
                 self.terminal = found if "status" in found else {"status": "failed"}
-            elif chunk.startswith(tuple(f"event: {name}".encode() for name in TERMINALS)):
-                self.terminal = json.loads(chunk.split(b"data: ", 1)[1])["response"]
+            elif (last := chunk.rstrip(b"\n").rsplit(b"\n\n", 1)[-1]).startswith(ENDS):
+                self.terminal = json.loads(last.split(b"data: ", 1)[1])["response"]
 
     def assert_laws(self) -> None:
         """Hold a stream that has ended to its laws."""
