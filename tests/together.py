@@ -234,6 +234,7 @@ class Asked:
         self.terminal: Any = None
         self.conversation: list[tuple[str, str]] = []
         self.wedged_at = 0.0  # when somebody was last told that its write is stuck
+        self.met_given_up = False  # what it continues was vouched for by nobody while it was under way
         self.may_be_lost = False  # for its write failed when nobody vouched for it any more
         self.most_frames = math.inf
         self._read = 0
