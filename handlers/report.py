@@ -1,7 +1,7 @@
 """What stays of an exchange that has ended: a line in the log, and its trace in the store. No content."""
 
 import logging
-from functools import cache
+from functools import cache, partial
 from string import Formatter
 from typing import Any
 
@@ -35,7 +35,7 @@ def log_path(exchange: Exchange) -> None:
     known = "".join(f" {name}={exchange.facts[name]!r}" for name in NAMED if name in exchange.facts)
     log.info(
         "%s %s %r%s: %s by %s%s [%s]", exchange.id, incoming.method, incoming.path, known, exchange.state.value,
-        exchange.event, f" {status}" if status else "", path, extra={"fields": _to_fields(exchange)},
+        exchange.event, f" {status}" if status else "", path, extra={"fields": partial(_to_fields, exchange)},
     )  # fmt: skip
 
 
