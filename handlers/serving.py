@@ -59,7 +59,10 @@ def to_registry(settings: Settings) -> Registry:
     sources = settings.models or {NAME: str(ensure_starter())}
     distinct = dict.fromkeys(sources.values())
     share = memory_bytes() // 4 // len(distinct) if settings.cache_bytes is None else settings.cache_bytes
-    limits = {"capacity": settings.capacity, "cache_bytes": share, "stall_seconds": settings.stall_seconds}
+    limits = {
+        "capacity": settings.capacity, "cache_bytes": share, "prefill_step_size": settings.prefill_step,
+        "stall_seconds": settings.stall_seconds,
+    }  # fmt: skip
 
     def make(source: str) -> Engine:
         return make_engine(source, **limits)

@@ -298,6 +298,8 @@ class Together(RuleBasedStateMachine):
             asked.has_left |= asked.call._gone.is_set()
             asked.exchange = by_input.get(asked.body["input"])
             asked.read()
+            if asked.previous is not None and not asked.is_judged:
+                asked.met_given_up |= self.is_given_up(asked.previous)
             if asked.is_over and not asked.is_judged:
                 asked.is_judged = True
                 self.judge(asked)
@@ -339,7 +341,7 @@ class Together(RuleBasedStateMachine):
             assert not asked.came_too_late
             assert asked.engine is previous.engine
         if event in {"chain_unknown", "chain_expired"}:
-            is_due = asked.followed_an_answer and self.is_continuable(previous)
+            is_due = asked.followed_an_answer and self.is_continuable(previous) and not asked.met_given_up
             assert not is_due, f"{previous} is stored, so {asked} must not meet a 404"
         if asked.came_too_late:
             assert event not in {"write_wedged", "write_unsettled"}, "what has expired is not vouched for"

@@ -23,8 +23,9 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 @click.command()
 @click.argument("id", metavar="[ID]", required=False)
 @asks_server
-@click.option("--db", type=click.Path(), metavar="PATH",
-              help="Read this database, which no server has open, and ask no server.")  # fmt: skip
+@click.option(
+    "--db", type=click.Path(), metavar="PATH", help="Read this database, which no server has open, and ask no server."
+)
 @click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the machine with the path lit, into this file.")
 @click.option("--event", metavar="EVENT", help="List those whose path has this event, such as queue_full.")
 @click.option("--state", metavar="STATE", help="List those in this state, such as REFUSED.")
