@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "tracing": ("bench.instant", "tracing"),
     "memory": ("bench.memory", "measure"),
     "cancel": ("bench.cancel", "measure"),
+    "space": ("bench.space", "measure"),
 }
 
 

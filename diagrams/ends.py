@@ -51,7 +51,7 @@ def _end(pen: Pen, plan: Plan, y: float, end: Enum) -> tuple[list[str], float]:
         drawn, (_, bottom) = flow(
             [_word(name) for name in ["as drawn above, from", *sources]], (SIDE, below), WIDTH - MARGIN
         )
-        marks += drawn
+        marks += [pen.aside(drawn)]
         below = bottom + PAD
     return marks, max(below, y + STATE[1]) + PAD
 

@@ -63,6 +63,10 @@ class Pen:
         """Name one of the many states that an event leaves."""
         return self._edge(edge, [text((at[0], at[1] + size[1] - 2), edge.source.name, "code", self._outcome(edge))])
 
+    def aside(self, parts: Iterable[str]) -> str:
+        """Join words that stand for nothing, so that a path dims them too."""
+        return mark(self._kind("aside", is_lit=False), {}, "", parts)
+
     def stateless(self, at: Point, size: Point, event: str, refusal: Refusal) -> str:
         """Draw a refusal that leaves no state."""
         parts = chip(at, size, (to_label(event, refusal), refusal.code or ""), "refused")

@@ -14,14 +14,17 @@ from handlers.terminal.fault import Fault
 from handlers.terminal.models import models
 from handlers.terminal.trace import trace
 
+STARTED = "To begin: 'interlock serve', and in another terminal 'interlock chat'. The README tells the rest."
+SET = "Every option is also a variable, and there are more: 'interlock config' lists them, the README explains them."
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=STARTED)
 @click.version_option(package_name="interlock")
 def cli() -> None:
     """Serve the OpenAI Responses API over local MLX models."""
 
 
-@cli.command()
+@cli.command(epilog=SET)
 @click.option("--model", "models", multiple=True, metavar="NAME=PATH_OR_HUB_ID",
               help="Serve this model under this name; repeat for more. Default: the starter model.")  # fmt: skip
 @click.option("--host", metavar="ADDRESS", help="Address to listen at (default 127.0.0.1; others need a token).")
@@ -29,12 +32,17 @@ def cli() -> None:
 @click.option("--token", "tokens", multiple=True, metavar="[NAME=]TOKEN",
               help="Answer only who sends this token; repeat for more, each with a name. Other users of this machine "
               "can read a command line, so the variable INTERLOCK_TOKEN is safer.")  # fmt: skip
-@click.option("--db", metavar="PATH",
+@click.option("--db", type=click.Path(), metavar="PATH",
               help="Database of past responses; default: in your data folder. ':memory:' forgets.")  # fmt: skip
 @click.option("--log", type=click.Choice(["text", "json"]), help="How to write the log (default text).")
 @click.option("--no-store", is_flag=True, help="Keep no responses, not even in memory.")
 def serve(*, db: str | None, no_store: bool, **options: Any) -> None:
-    """Serve models until interrupted."""
+    """Serve models until interrupted.
+
+    The first start fetches a small model and serves it on 127.0.0.1:8080. To serve others:
+
+        interlock serve --model qwen=mlx-community/Qwen3-4B-4bit
+    """
     if db is not None and no_store:
         raise click.UsageError("--db and --no-store exclude each other.")  # noqa: EM101, TRY003 - a usage line
     os.environ.update(to_env({**options, "db": "none" if no_store else db}))
@@ -84,12 +92,16 @@ def prepare() -> None:
 
 @cli.command()
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a drawing is stale or missing.")
-@click.option("--out", metavar="DIR", help="Another folder than diagrams/.")
+@click.option("--out", type=click.Path(), metavar="DIR", help="Another folder than diagrams/.")
 def diagrams(*, check: bool, out: str | None) -> None:
-    """Draw the machines."""
+    """Draw the machines that requests follow."""
     from diagrams.draw import main as draw  # noqa: PLC0415 - not needed by the other commands
 
-    sys.exit(draw([*(["--check"] if check else []), *(["--out", out] if out else [])]))
+    try:
+        sys.exit(draw([*(["--check"] if check else []), *(["--out", out] if out else [])]))
+    except OSError as error:
+        text = f"{error.filename} cannot be written: {error.strerror}."
+        raise Fault(text) from error
 
 
 for command in (models, trace, config, chat):

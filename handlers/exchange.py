@@ -22,7 +22,7 @@ from handlers.output import Output
 from handlers.services import Services
 from handlers.wire.events import Created, Event, InProgress, Terminal
 from handlers.wire.request import CreateResponse
-from handlers.wire.response import Response
+from handlers.wire.response import Response, Usage
 from machines.driver import Driven, Move, interrupt
 from machines.exchange import DURABLE_FAILURES, REFUSALS, TERMINALS
 from machines.table import Failure, Refusal
@@ -155,9 +155,14 @@ class Exchange(Driven):
             status=STATUS[self.terminal],
             completed_at=int(self.services.clock()),
             output=self.output.items,
-            usage=to_usage(self.finish) if self.finish else None,
+            usage=self.usage,
         )
         return to_response(self.head, ending)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the model read and wrote, known once it has said so."""
+        return to_usage(self.finish) if self.finish else None
 
     @property
     def wants_stream(self) -> bool:

@@ -11,7 +11,7 @@ LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as a JSON object, with what its `fields` tell beside the message."""
+    """Writes a record as a JSON object, with what its `fields`, a function, tells beside the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write one line."""
@@ -20,7 +20,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            **getattr(record, "fields", {}),
+            **getattr(record, "fields", dict)(),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)

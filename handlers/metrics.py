@@ -17,7 +17,7 @@ from handlers.jobs import Job
 from handlers.mapping.to_row import to_session_cache
 from handlers.recent import ROWS, Recent
 from handlers.services import Services
-from handlers.writes import Write
+from handlers.write import Write
 from machines.binding import OPERATOR_REFUSALS
 from machines.driver import Driven, Move
 from machines.exchange import FINAL, REFUSALS, State
@@ -68,7 +68,7 @@ class Metrics:
         self._made = {name: _make(name, metric, self.registry) for name, metric in METRICS.items()}
         ProcessCollector(registry=self.registry)
         self.registry.register(Gauges(services))
-        self._moves: dict[tuple[str, str, str], Counter] = {}
+        self._children: dict[tuple[str, ...], Any] = {}
         self._declare()
         services.heard = self.exchange_moved
         services.job_heard = self.job_moved
@@ -80,14 +80,14 @@ class Metrics:
         """Hear of a move of an exchange."""
         model = exchange.model or ""
         self._moved(exchange.table.name, move, model)
-        self._observe("interlock_state_seconds", move.ms / 1000, state=move.source.name)
+        self._child("interlock_state_seconds", move.source.name).observe(move.ms / 1000)
         if move.source is State.DISPATCHING:
             self._decoded(exchange, model)
         if move.target is State.REFUSED:
             self.refused(move.event, REFUSALS[move.event].status, model)
         if move.target in FINAL:
             seconds = sum(made.ms for made in exchange.trace) / 1000
-            self._observe("interlock_exchange_seconds", seconds, model=model, state=move.target.name)
+            self._child("interlock_exchange_seconds", model, move.target.name).observe(seconds)
             for made in exchange.output.trace:
                 self._moved("output", made, model)
 
@@ -97,7 +97,7 @@ class Metrics:
         if move.event == "row_committed":
             ms = (write.entered - write.started) * 1000
             self.last_write = Landed(self._services.clock(), ms)
-            self._observe("interlock_write_seconds", ms / 1000)
+            self._child("interlock_write_seconds").observe(ms / 1000)
 
     def job_moved(self, job: Driven, move: Move) -> None:
         """Hear of a move of a background response; of one that a crash left behind, the model is not known."""
@@ -113,49 +113,43 @@ class Metrics:
 
     def refused(self, event: str, status: int, model: str = "") -> None:
         """Count a refusal."""
-        self._count("interlock_refusals_total", event=event, status=str(int(status)), model=model)
+        self._child("interlock_refusals_total", event, str(int(status)), model).inc()
 
     def _decoded(self, exchange: Exchange, model: str) -> None:
         if exchange.cached_tokens is not None:
             outcome = to_session_cache(exchange.cached_tokens, exchange.chain)
-            self._count("interlock_session_cache_total", model=model, outcome=outcome)
+            self._child("interlock_session_cache_total", model, outcome).inc()
         output, finish = exchange.output, exchange.finish
         if output.first_token_ms is not None:
-            self._observe("interlock_time_to_first_token_seconds", output.first_token_ms / 1000, model=model)
+            self._child("interlock_time_to_first_token_seconds", model).observe(output.first_token_ms / 1000)
         if finish is not None:
             self._finished(finish, output.rate(finish.completion_tokens), model)
 
     def _finished(self, finish: Finish, rate: float | None, model: str) -> None:
         counts = {"input": finish.prompt_tokens, "cached": finish.cached_tokens, "output": finish.completion_tokens}
         for kind, tokens in counts.items():
-            self._count("interlock_tokens_total", tokens, model=model, kind=kind)
+            self._child("interlock_tokens_total", model, kind).inc(tokens)
         if rate is not None:
-            self._observe("interlock_output_tokens_per_second", rate, model=model)
+            self._child("interlock_output_tokens_per_second", model).observe(rate)
 
     def _declare(self) -> None:
         """Show what has not happened yet: a counter that is absent until it is 1 has no rate when it matters."""
         for machine, event, _, _ in ROWS:
-            self._counter(machine, event, "")
+            self._child("interlock_moves_total", machine, event, "")
         refusals = {(event, row.status) for rows in (REFUSALS, OPERATOR_REFUSALS) for event, row in rows.items()}
         for event, status in refusals:
-            self._count("interlock_refusals_total", 0, event=event, status=str(int(status)), model="")
+            self._child("interlock_refusals_total", event, str(int(status)), "")
 
     def _moved(self, machine: str, move: Move, model: str) -> None:
         self.recent.add(machine, move)
-        self._counter(machine, move.event, model).inc()
+        self._child("interlock_moves_total", machine, move.event, model).inc()
 
-    def _counter(self, machine: str, event: str, model: str) -> Counter:
-        key = machine, event, model
-        if key not in self._moves:  # to look a counter up by its labels takes ten times as long
-            self._moves[key] = self._made["interlock_moves_total"].labels(machine=machine, event=event, model=model)
-        return self._moves[key]
-
-    def _count(self, name: str, amount: float = 1, **labels: str) -> None:
-        self._made[name].labels(**labels).inc(amount)
-
-    def _observe(self, name: str, value: float, **labels: str) -> None:
-        metric = self._made[name]
-        (metric.labels(**labels) if labels else metric).observe(value)
+    def _child(self, *key: str) -> Any:
+        """Find what counts under labels, given in their order; to ask the metric for it takes ten times as long."""
+        if key not in self._children:
+            name, *values = key
+            self._children[key] = self._made[name].labels(*values) if values else self._made[name]
+        return self._children[key]
 
 
 class Exposition:

@@ -1,11 +1,12 @@
 """The frames of one exchange, on their way to the one reader that is its HTTP response."""
 
 import asyncio
-from collections import deque
 from typing import Self
 
 from handlers.wire.events import Event
 from storage.rows import EventRow
+
+Numbered = tuple[int, Event | EventRow]
 
 LIMIT = 32  # events a slow reader may be behind before the engine pauses
 PATIENCE = 30.0  # seconds a reader may stand still before it is given up
@@ -19,11 +20,14 @@ class Outbox:
     """A bounded queue of numbered events. A full one makes the exchange, and so the engine, wait for its reader."""
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self._events: deque[tuple[int, Event | EventRow] | None] = deque()
+        self._events: list[Numbered] = []
         self._limit = limit
         self._spoken = asyncio.Event()
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
+        self._ends = self._is_closed = (
+            False  # whether the last of them is the terminal event; whether no more will come
+        )
         self.is_delivered = False  # whether the terminal event was acknowledged
         self.count = 0
 
@@ -40,14 +44,16 @@ class Outbox:
 
     async def deliver(self, event: Event) -> None:
         """Queue the terminal event and wait until its reader says that it left. Raises ReaderStalledError."""
-        await self.put(event)
+        await self._queue_when_room((self.count, event), ends=True)
         while not self.is_delivered:
             await self._progress()
 
-    async def _queue_when_room(self, numbered: tuple[int, Event | EventRow]) -> None:
+    async def _queue_when_room(self, numbered: Numbered, *, ends: bool = False) -> None:
         while len(self._events) >= self._limit:
             await self._progress()
-        self._queue(numbered)
+        self._events.append(numbered)
+        self._ends = ends
+        self._wake()
         self.count += 1
 
     async def _progress(self) -> None:
@@ -60,8 +66,7 @@ class Outbox:
             msg = f"the client took nothing for {PATIENCE:g} s"
             raise ReaderStalledError(msg) from None
 
-    def _queue(self, numbered: tuple[int, Event | EventRow] | None) -> None:
-        self._events.append(numbered)
+    def _wake(self) -> None:
         self._spoken.set()
         self._news.set()
 
@@ -74,7 +79,8 @@ class Outbox:
         """Nothing more will be said; to a reader that was given up, not even what it has not taken yet."""
         if is_abandoned:  # what is not taken may hold the end of a response that is not kept
             self._events.clear()
-        self._queue(None)
+        self._is_closed = True
+        self._wake()
 
     async def first(self) -> None:
         """Wait until something was said, or nothing ever will be."""
@@ -83,12 +89,17 @@ class Outbox:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> tuple[int, Event | EventRow]:
-        while not self._events:
+    async def __anext__(self) -> list[Numbered]:
+        """Give all that was said since, so that what is said at once is sent at once; but the terminal event alone.
+
+        Who takes that has been sent all before it.
+        """
+        while not self._events and not self._is_closed:
             self._news.clear()
             await self._news.wait()
         self._moved.set()
-        numbered = self._events.popleft()
-        if numbered is None:
+        if not self._events:
             raise StopAsyncIteration
-        return numbered
+        count = len(self._events) - 1 if self._ends and len(self._events) > 1 else len(self._events)
+        taken, self._events = self._events[:count], self._events[count:]
+        return taken

@@ -63,14 +63,16 @@ class ProvisionalRows:
         if self.is_undecided(response_id):
             fire(MACHINE, self.known[response_id], "terminal_delivered")
 
-    def withdraw(self, response_id: str) -> None:
-        """Have the row deleted, for its terminal event never left; nothing happens if it is not held."""
-        if self.is_undecided(response_id):
-            row = self.known[response_id]
-            fire(MACHINE, row, "terminal_undelivered")
-            task = asyncio.create_task(drive(row, STEPS, EVENT_FOR), name=f"withdraw {response_id}")
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
+    def withdraw(self, response_id: str) -> bool:
+        """Have the row deleted, for its terminal event never left; False, and nothing happens, if it is not held."""
+        if not self.is_undecided(response_id):
+            return False
+        row = self.known[response_id]
+        fire(MACHINE, row, "terminal_undelivered")
+        task = asyncio.create_task(drive(row, STEPS, EVENT_FOR), name=f"withdraw {response_id}")
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+        return True
 
     def hides(self, response_id: str) -> bool:
         """Whether the row must not be read, though the store may have it."""

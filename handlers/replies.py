@@ -13,13 +13,13 @@ from handlers.jobs import Job
 from handlers.mapping.compaction import to_compaction
 from handlers.mapping.to_row import to_session_cache
 from handlers.mapping.to_stored import to_input_items
+from handlers.outbox import Numbered
 from handlers.watch import Client
-from handlers.wire.events import TERMINAL, Event, Failed, Terminal
+from handlers.wire.events import TERMINAL, Failed, Terminal
 from handlers.wire.sse import DONE, to_frame, to_name
 from machines.exchange import REFUSALS, State
-from storage.rows import EventRow
 
-Events = AsyncIterable[tuple[int, Event | EventRow]]
+Events = AsyncIterable[list[Numbered]]
 
 CLIENT_GONE = 499  # nginx's code for it; nobody is there to read this
 
@@ -85,22 +85,23 @@ def _stream(events: Events, resp: Response, seen: Callable[[], None] = lambda: N
 
 async def _frames(events: Events, seen: Callable[[], None]) -> AsyncIterator[bytes]:
     """Make frames; whoever asks for more after the terminal one has sent that, and `seen` hears of it."""
-    async for number, event in events:
-        yield to_frame(event, number)
-        if to_name(event) in TERMINAL:
+    async for said in events:
+        yield b"".join(to_frame(event, number) for number, event in said)
+        if to_name(said[-1][1]) in TERMINAL:
             seen()
             yield DONE
 
 
-async def _told(job: Job, client: Client) -> AsyncIterator[tuple[int, Event | EventRow]]:
+async def _told(job: Job, client: Client) -> AsyncIterator[list[Numbered]]:
     client.on_gone(job.journal.wake)
     async with aclosing(job.journal.read(has_left=lambda: client.is_gone)) as told:
         async for row in told:
-            yield row.number, row
+            yield [(row.number, row)]
 
 
 async def _whole(exchange: Exchange, client: Client, resp: Response) -> None:
-    async for _, event in exchange.outbox:
+    async for said in exchange.outbox:
+        _, event = said[-1]
         if isinstance(event, Terminal):
             break
     else:

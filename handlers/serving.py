@@ -19,6 +19,7 @@ log = logging.getLogger("interlock")
 
 BOOT_ERROR = 4  # gunicorn's code for a worker that must not be started again
 PATIENCE = 20.0  # seconds: a worker being replaced needs a moment to let go of the database
+PACE = 0.02  # seconds between commits of rows, where no client waits for one
 READY = """
 Interlock serves {name} on http://{host}:{port}
 
@@ -42,7 +43,8 @@ def prepare(settings: Settings) -> None:
 def to_services(settings: Settings) -> Services:
     """Make the services of one server process. Raises StoreError, LoadError; models load later."""
     models = to_registry(settings)
-    store = None if settings.db is None else open_store(settings.db, patience=PATIENCE)
+    pace = 0.0 if settings.durable else PACE
+    store = None if settings.db is None else open_store(settings.db, PATIENCE, pace)
     log.info("responses are kept %s", f"in {settings.db}" if settings.db else "nowhere")
     return Services(
         settings=settings,
@@ -59,7 +61,10 @@ def to_registry(settings: Settings) -> Registry:
     sources = settings.models or {NAME: str(ensure_starter())}
     distinct = dict.fromkeys(sources.values())
     share = memory_bytes() // 4 // len(distinct) if settings.cache_bytes is None else settings.cache_bytes
-    limits = {"capacity": settings.capacity, "cache_bytes": share, "stall_seconds": settings.stall_seconds}
+    limits = {
+        "capacity": settings.capacity, "cache_bytes": share, "prefill_step_size": settings.prefill_step,
+        "stall_seconds": settings.stall_seconds,
+    }  # fmt: skip
 
     def make(source: str) -> Engine:
         return make_engine(source, **limits)

@@ -38,6 +38,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_input_items: int = 10_000
     capacity: int = 8  # decodes that run together on one model
     cache_bytes: int | None = None  # of each model's KV caches; None shares out a quarter of the memory
+    prefill_step: int | None = None  # prompt tokens computed in one step; None is what the device is good at
     stall_seconds: int = 120
     watch_seconds: float = 1
     queue_limit: int = 16
@@ -177,6 +178,7 @@ READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "INTERLOCK_MAX_INPUT_ITEMS": ("max_input_items", _whole),
     "INTERLOCK_CAPACITY": ("capacity", partial(_whole, allowed=range(1, 257))),
     "INTERLOCK_CACHE_BYTES": ("cache_bytes", _at_least_0),
+    "INTERLOCK_PREFILL_STEP": ("prefill_step", _whole),
     "INTERLOCK_STALL_SECONDS": ("stall_seconds", _whole),
     "MLX_MAX_QUEUE_DEPTH_PER_MODEL": ("queue_limit", _whole),
     "INTERLOCK_DURABLE": ("durable", partial(_word, meanings={"0": False, "1": True, "false": False, "true": True})),

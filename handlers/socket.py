@@ -17,7 +17,7 @@ from handlers.body import TextBody
 from handlers.exchange import Exchange, Incoming
 from handlers.services import Services
 from handlers.steps import start
-from handlers.wire.events import Terminal
+from handlers.wire.events import Event, Terminal
 from handlers.wire.sse import to_data
 from machines.exchange import State
 from storage.rows import EventRow, ResponseRow
@@ -132,16 +132,21 @@ class Socket:
         )
 
     async def _tell(self, exchange: Exchange) -> None:
-        async for number, event in exchange.outbox:
-            if isinstance(event, EventRow):
-                continue
-            await self._ws.send_text(to_data(event, number).decode())
-            if isinstance(event, Terminal):
-                self._seen(exchange)
+        async for said in exchange.outbox:
+            for number, event in said:
+                if exchange.state is not State.ABANDONED:
+                    await self._send(exchange, number, event)
         if exchange.state is State.REFUSED:
             await self._ws.send_text(to_error_frame(exchange))
         if exchange.state in {State.REFUSED, State.FAILED}:
             self._chains.pop(exchange.facts.get("previous_response_id", ""), None)
+
+    async def _send(self, exchange: Exchange, number: int, event: Event | EventRow) -> None:
+        if isinstance(event, EventRow):
+            return
+        await self._ws.send_text(to_data(event, number).decode())
+        if isinstance(event, Terminal):
+            self._seen(exchange)
 
     def _seen(self, exchange: Exchange) -> None:
         if not self._is_gone:

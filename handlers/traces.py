@@ -78,8 +78,8 @@ def under_way(services: Services) -> list[Trace]:
     """Tell how the exchanges go that are under way, the newest first."""
     now = time.monotonic()
     running = [exchange for exchange in services.exchanges if isinstance(exchange, Exchange)]
-    traces = [to_trace(to_trace_row(exchange), now - exchange.entered) for exchange in running]
-    return sorted(traces, key=lambda trace: (trace.started_at, trace.id), reverse=True)
+    running.sort(key=_began, reverse=True)
+    return [to_trace(to_trace_row(exchange), now - exchange.entered) for exchange in running]
 
 
 def is_asked(trace: Trace, asked: TraceQuery) -> bool:
@@ -99,6 +99,10 @@ def _running_after(services: Services, asked: TraceQuery) -> tuple[list[Trace], 
         return running, None
     ids = [trace.id for trace in running]
     return (running[ids.index(asked.after) + 1 :], None) if asked.after in ids else ([], asked.after)
+
+
+def _began(exchange: Exchange) -> float:
+    return exchange.entered - sum(move.ms for move in exchange.trace) / 1000
 
 
 async def _ended(services: Services, asked: TraceQuery) -> list[ExchangeRow] | Missing:

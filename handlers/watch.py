@@ -32,14 +32,14 @@ class Client:
 
 
 class DisconnectWatch:
-    """ASGI middleware around the whole app: puts a `Client` in each HTTP scope."""
+    """ASGI middleware around the whole app: puts a `Client` in each HTTP scope, and tells WebSockets of a lost one."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _to_spec(send) if scope["type"] == "websocket" else send)
             return
         watched = _Watched(receive)
         scope[KEY] = watched.client
@@ -47,6 +47,25 @@ class DisconnectWatch:
             await self._app(scope, watched.receive, send)
         finally:
             watched.close()
+
+
+def _to_spec(send: Any) -> Any:
+    """Make a WebSocket's `send` raise OSError once the connection is lost, as ASGI has it.
+
+    Gunicorn lets out what its transport raises, which with uvloop is a RuntimeError.
+    """
+
+    async def send_or_tell(message: dict[str, Any]) -> None:
+        try:
+            await send(message)
+        except RuntimeError as error:
+            if message["type"] == "websocket.send":
+                msg = "the connection is lost"
+                raise OSError(msg) from error
+            if message["type"] != "websocket.close":  # which has happened
+                raise
+
+    return send_or_tell
 
 
 class _Watched:

@@ -2,9 +2,6 @@
 
 from msgspec import Struct
 
-Moved = tuple[str, str, str, float]  # event, from, to, and the milliseconds that the state which was left had lasted
-Facts = dict[str, int | float]
-
 
 class ResponseRow(Struct, frozen=True, kw_only=True):
     """A stored response. Times are Unix seconds; the `_json` fields are JSON text the store never reads."""
@@ -23,10 +20,11 @@ class ResponseRow(Struct, frozen=True, kw_only=True):
     config_json: str
 
 
-class ExchangeRow(Struct, frozen=True, kw_only=True):
-    """How one exchange went, without a word of its content: `facts` are numbers, and nothing else fits into them.
+class ExchangeRow(Struct, frozen=True, kw_only=True, gc=False):
+    """How one exchange went, without a word of its content.
 
     `ended_at` is in Unix seconds; `machine` names the table that it followed, and `event` is the last of its moves.
+    `moves` is JSON, a list of event, from, to and ms; so is `facts`, an object of numbers.
     """
 
     id: str
@@ -39,8 +37,8 @@ class ExchangeRow(Struct, frozen=True, kw_only=True):
     status: int | None
     model: str | None
     response_id: str | None
-    moves: list[Moved]
-    facts: Facts
+    moves: str
+    facts: str
 
 
 class TraceQuery(Struct, frozen=True, kw_only=True):

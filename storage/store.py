@@ -96,10 +96,10 @@ class Store(Protocol):
 class DuckStore:
     """A Store in one DuckDB database: one thread writes, two read, each with its own cursor."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, pace: float = 0.0) -> None:
         self._database = database
         self._writer_cursor = database.connection.cursor()
-        self._writer = Writer(self._writer_cursor)
+        self._writer = Writer(self._writer_cursor, pace)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="interlock-reader")
         self._cursors: SimpleQueue[duckdb.DuckDBPyConnection] = SimpleQueue()
         for _ in range(READERS):
@@ -219,13 +219,13 @@ class DuckStore:
             self._cursors.put(cursor)
 
 
-def open_store(path: str, patience: float = 0.0) -> DuckStore:
+def open_store(path: str, patience: float = 0.0, pace: float = 0.0) -> DuckStore:
     """Open the database at `path`, or make it; `:memory:` keeps nothing. Blocks; raises OpenError.
 
     A file another process holds is tried again for `patience` seconds: on a reload the old worker lets go a moment
-    later.
+    later. Commits of rows begin at least `pace` seconds apart.
     """
-    return DuckStore(open_database(path, patience))
+    return DuckStore(open_database(path, patience), pace)
 
 
 def _read_row(cursor: duckdb.DuckDBPyConnection, response_id: str, now: int) -> ResponseRow | Missing:

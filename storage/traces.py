@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from duckdb import DuckDBPyConnection
-from msgspec import convert, json
+from msgspec import convert
 
-from storage.rows import ExchangeRow, Facts, Missing, Moved, TraceQuery
+from storage.rows import ExchangeRow, Missing, TraceQuery
 
 FIELDS = ExchangeRow.__struct_fields__
 SELECT = f"SELECT {', '.join(FIELDS)} FROM exchanges WHERE "  # noqa: S608  the names are our own fields
@@ -49,6 +49,4 @@ def select_traces(cursor: DuckDBPyConnection, asked: TraceQuery) -> list[Exchang
 
 
 def _to_trace(values: Sequence[object]) -> ExchangeRow:
-    found: dict[str, Any] = dict(zip(FIELDS, values, strict=True))
-    moves, facts = json.decode(found["moves"], type=list[Moved]), json.decode(found["facts"], type=Facts)
-    return convert({**found, "moves": moves, "facts": facts}, ExchangeRow)
+    return convert(dict(zip(FIELDS, values, strict=True)), ExchangeRow)

@@ -1,5 +1,7 @@
 """The one thread that writes. It commits in groups: most of a commit's time is spent once, however many rows.
 
+So under load it lets some rows come together: the commits of rows begin at least `pace` seconds apart.
+
 Whoever queues a row or a task awaits a future. Traces come from exchanges that wait for nothing, so they are bounded,
 and gathered for a moment: a commit for each would cost more than all the rest of its exchange.
 """
@@ -24,7 +26,8 @@ log = logging.getLogger("interlock.storage")
 
 GROUP_ROWS = 100
 GROUP_CHARACTERS = 8_000_000  # a group's values are held twice, here and in DuckDB
-TRACES_WAITING = 1000
+GROUP_TRACES = 1000  # a statement costs as much as hundreds of them
+TRACES_WAITING = 3000
 GATHERING = 1.0  # seconds until a trace is written that no others came to join
 
 Work = Callable[[DuckDBPyConnection], int]
@@ -51,9 +54,11 @@ Entry = Put | Task | Literal["traces"]
 class Writer:
     """Takes work from event loops, does it in that order, and tells each when it is committed or why it is not."""
 
-    def __init__(self, cursor: DuckDBPyConnection) -> None:
+    def __init__(self, cursor: DuckDBPyConnection, pace: float = 0.0) -> None:
         self.dropped = 0
         self._cursor = cursor
+        self._pace = pace
+        self._paced_until = 0.0  # by the monotonic clock
         self._queue: SimpleQueue[Entry | None] = SimpleQueue()
         self._traces: list[ExchangeRow] = []
         self._gathered_at = 0.0  # by the monotonic clock: when they are to be written at the latest
@@ -85,7 +90,7 @@ class Writer:
             if len(self._traces) == 1:
                 self._gathered_at = time.monotonic() + GATHERING
                 self._queue.put("traces")
-            elif len(self._traces) == GROUP_ROWS:
+            elif len(self._traces) == GROUP_TRACES:
                 self._queue.put("traces")
 
     def close(self) -> None:
@@ -112,7 +117,7 @@ class Writer:
                     self._write([entry for entry in entries if isinstance(entry, Put)])
                 else:
                     self._do([entry for entry in entries if isinstance(entry, Task)])
-            if not is_open or len(self._traces) >= GROUP_ROWS or self._patience() == 0:
+            if not is_open or len(self._traces) >= GROUP_TRACES or self._patience() == 0:
                 self._write_traces()
 
     def _patience(self) -> float | None:
@@ -133,11 +138,13 @@ class Writer:
                 size += _size(entry)
                 if len(group) >= GROUP_ROWS or size >= GROUP_CHARACTERS:
                     return group, True
-                entry = self._queue.get_nowait()
+                left = 0.0 if isinstance(entry, Task) else self._paced_until - time.monotonic()
+                entry = self._queue.get(timeout=left) if left > 0 else self._queue.get_nowait()
             return group, False
         return group, True
 
     def _write(self, group: list[Put]) -> None:
+        self._paced_until = time.monotonic() + self._pace
         try:
             insert(self._cursor, [put.row for put in group])
         except Exception as broken:  # noqa: BLE001  the thread must outlive any row
@@ -160,7 +167,7 @@ class Writer:
     def _write_traces(self) -> None:
         with self._lock:
             traces, self._traces = self._traces, []
-        groups = [traces[at : at + GROUP_ROWS] for at in range(0, len(traces), GROUP_ROWS)]
+        groups = [traces[at : at + GROUP_TRACES] for at in range(0, len(traces), GROUP_TRACES)]
         lost = sum(self._insert_traces(group) for group in groups)
         if lost:
             log.warning("%d traces could not be written", lost)
@@ -172,7 +179,8 @@ class Writer:
         try:
             insert(self._cursor, traces)
         except Exception:  # noqa: BLE001  the thread must outlive any trace
-            return sum(self._insert_traces([trace]) for trace in traces) if len(traces) > 1 else 1
+            halves = traces[: len(traces) // 2], traces[len(traces) // 2 :]
+            return sum(map(self._insert_traces, halves)) if len(traces) > 1 else 1
         return 0
 
 

@@ -19,7 +19,8 @@ class Call:
         self.status_code = 0
         self.unread = asyncio.Semaphore(1_000_000)  # how many writes the connection still takes
         self.leave_on: bytes | None = None  # leave while a chunk that holds this is being sent
-        self._is_checked = path == "/v1/responses"
+        self.stall_on: bytes | None = None  # take nothing more once a chunk that holds this is to be sent
+        self._is_checked = path.startswith("/v1/responses")
         self._body: list[bytes] = [body]
         self._more_body = False
         self._gone = asyncio.Event()
@@ -85,6 +86,8 @@ class Call:
             self.leave()
             await self._told.wait()
             return
+        if self.stall_on and self.stall_on in chunk:
+            self.unread = asyncio.Semaphore(0)
         await self.unread.acquire()
         async with self._wrote:
             if chunk:

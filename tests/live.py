@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.openapi.wire import check_reply
+
 ROOT = Path(__file__).parent.parent
 LISTENING = re.compile(r"Listening at: (http://127\.0\.0\.1:\d+)")
 WORKER = re.compile(r"Booting worker with pid: (\d+)")
@@ -28,6 +30,7 @@ class Server:
         self.process = process
         self.log: list[str] = []
         self.url = ""
+        self.headers: dict[str, str] = {}  # of each request
         self._listening = threading.Event()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -59,11 +62,13 @@ class Server:
         """Make one request and read its JSON."""
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
         sent = body if isinstance(body, bytes) or body is None else json.dumps(body)
-        connection.request(method, path, sent, {"Content-Type": "application/json", **headers})
+        connection.request(method, path, sent, {"Content-Type": "application/json", **self.headers, **headers})
         reply = connection.getresponse()
-        answer = json.loads(reply.read())
+        text = reply.read().decode()
         connection.close()
-        return reply.status, answer
+        if path.startswith("/v1/responses"):
+            check_reply(reply.status, reply.headers["Content-Type"], text)
+        return reply.status, json.loads(text)
 
     def ask_or_refused(self, method: str, path: str, body: Any = None) -> int | None:
         """Give the status of a request, or None if nobody takes it."""
@@ -73,11 +78,13 @@ class Server:
             return None
 
     def read(self, path: str) -> bytes:
-        """Read all of a stream."""
+        """Read all of a stream of the Responses API."""
         connection = HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE)
-        connection.request("GET", path)
-        seen = connection.getresponse().read()
+        connection.request("GET", path, headers=self.headers)
+        reply = connection.getresponse()
+        seen = reply.read()
         connection.close()
+        check_reply(reply.status, reply.headers["Content-Type"], seen.decode())
         return seen
 
     def ask_until(self, status: int, method: str, path: str, body: Any = None) -> Any:
@@ -92,12 +99,20 @@ class Server:
             time.sleep(0.1)
         raise AssertionError("".join(self.log))
 
+    def await_line(self, text: str, since: int = 0) -> None:
+        """Wait until the log has a line with `text` in it, of those from `since` on."""
+        until = time.monotonic() + PATIENCE
+        while not any(text in line for line in self.log[since:]):
+            assert time.monotonic() < until, "".join(self.log)
+            time.sleep(0.05)
+
     def open_stream(self, **body: Any) -> socket.socket:
         """Send a request and leave its reply unread."""
         data = json.dumps(body).encode()
         connection = socket.create_connection(("127.0.0.1", urlsplit(self.url).port), timeout=PATIENCE)
-        head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
-        connection.sendall(head.encode() + data)
+        headers = {"Host": "localhost", "Content-Length": len(data), **self.headers}
+        lines = ["POST /v1/responses HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        connection.sendall("\r\n".join(lines).encode() + data)
         return connection
 
     def _read(self) -> None:

@@ -1,10 +1,12 @@
 """The app that live tests put behind a real gunicorn: a model for each scenario, all scripted.
 
-SLOW_DISK is how many seconds each row takes to be written.
+SLOW_DISK is how many seconds each row takes to be written. A model whose source is a pipe loads until somebody writes
+to that.
 """
 
 import asyncio
 import os
+from pathlib import Path
 
 from engine.pieces import Text
 from engine.scripted import Pause, ScriptedEngine
@@ -16,7 +18,22 @@ from storage.opening import open_database
 from storage.store import DuckStore
 from tests.sequences.test_text import SCENARIOS
 
-MODELS = Registry(lambda _: ScriptedEngine(SCENARIOS["plain_text"]))
+
+class LateEngine(ScriptedEngine):
+    """A model that takes its time to load."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(SCENARIOS["plain_text"])
+        self._source = Path(source)
+
+    async def load(self) -> None:
+        if self._source.is_fifo():
+            await asyncio.to_thread(self._source.read_bytes)
+        await super().load()
+
+
+SETTINGS = from_env()
+MODELS = Registry(LateEngine, queue_limit=SETTINGS.queue_limit)
 for name, script in {**SCENARIOS, "held": [Text("The"), Pause()]}.items():
     MODELS.register(name, ScriptedEngine(script))
 
@@ -31,7 +48,7 @@ class SlowStore(DuckStore):
 
 app = create_app(
     Services(
-        settings=from_env(),
+        settings=SETTINGS,
         models=MODELS,
         store=SlowStore(open_database(os.environ["INTERLOCK_DB"], patience=20)),
     )

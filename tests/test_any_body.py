@@ -167,3 +167,14 @@ async def test_arguments_nested_too_deep_are_named(app, arguments):
     reply = await app.post(input=[call, {"type": "function_call_output", "call_id": "c", "output": "x"}])
 
     assert (reply.status_code, reply.json["error"]["param"]) == (400, "input[0].arguments")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("value", [None, True, 5, "x", ["x"], {"x": {"y": 1}}])
+async def test_fields_nobody_knows_are_ignored(app, value):
+    fields = ("client_metadata", "user", "moderation", "stream_options", "context_management", "prompt_cache_options")
+
+    reply = await app.post(input="Hello", **dict.fromkeys(fields, value))
+
+    assert reply.status_code == 200
+    assert not set(fields) & reply.json.keys()

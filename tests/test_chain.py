@@ -203,3 +203,18 @@ async def test_a_stuck_write_pins_neither_its_exchange_nor_its_model_but_the_ins
 
     assert (await follow(client, first)).status_code == 200
     assert binding.tombstones == 0
+
+
+async def test_a_row_that_can_be_read_is_continued_though_its_write_is_stuck(client, services, time, gate):
+    first = await stuck(client, time)
+    write = services.writes.known[first.json["id"]]
+    await services.store._writer.put(write.attempt.args[0])
+
+    assert services.writes.is_wedged(first.json["id"])
+    assert (await follow(client, first)).status_code == 200
+
+
+async def test_an_empty_id_names_no_response(client):
+    reply = await client.post(input="Hello", previous_response_id="")
+
+    assert (reply.status_code, reply.json["previous_response_id"]) == (200, None)

@@ -320,6 +320,23 @@ async def test_a_client_that_leaves_while_its_row_is_written_leaves_nothing(clie
     assert not services.writes.provisional.known
 
 
+async def test_a_write_that_never_ends_lets_the_model_go_when_its_client_leaves(client, services, puts):
+    services.writes.hard_timeout = 0
+    call = client.start(input="Hello")
+    await puts.asked.wait()
+    binding = services.models[MODEL]
+    assert binding.retains == 1
+
+    call.leave()
+    await call.reply()
+    while services.running:
+        await asyncio.wait(services.running)
+
+    assert (binding.leases, binding.retains, binding.tombstones) == (0, 0, 0)
+    puts.opened.set()
+    await calm(services)
+
+
 @BOTH
 async def test_a_client_that_leaves_while_its_terminal_event_does_leaves_nothing(client, services, ended, stream):
     call = client.start(input="Hello", stream=stream)

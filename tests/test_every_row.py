@@ -6,13 +6,18 @@ The second half tests the first: a row taken from a table, or put into it, is na
 import asyncio
 import re
 from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import machines
 from diagrams.draw import HERE, SKETCHES
 from engine.scripted import ScriptedEngine
 from handlers.app import create_app
+from machines.table import Table
 from tests.asgi import running
 from tests.doubles import to_services
 from tests.drawings import edges_in_mermaid, edges_in_svg
@@ -60,13 +65,12 @@ def in_metrics(sketch):
     return {event for machine, event in counted() if machine == sketch.table.name}
 
 
+@cache
 def counted():
-    """Read the (machine, event) that a server counts before anything has happened, once."""
-    if not COUNTED:
-        for family in text_string_to_metric_families(asyncio.run(scrape())):
-            named = {(one.labels.get("machine"), one.labels.get("event")) for one in family.samples}
-            COUNTED.update(named if family.name == "interlock_moves" else set())
-    return COUNTED
+    """Read the (machine, event) that a server counts before anything has happened."""
+    families = text_string_to_metric_families(asyncio.run(scrape()))
+    moves = next(family for family in families if family.name == "interlock_moves")
+    return {(sample.labels["machine"], sample.labels["event"]) for sample in moves.samples}
 
 
 async def scrape():
@@ -74,7 +78,6 @@ async def scrape():
         return (await client.request("GET", "/metrics")).text
 
 
-COUNTED = set()
 PLACES = {
     "svg": (edges, in_svg),
     "mermaid": (edges, in_mermaid),
@@ -99,6 +102,13 @@ def with_moves(sketch, moves):
 
 def by_name(sketch):
     return sketch.table.name
+
+
+def test_every_table_there_is_is_walked():
+    modules = [import_module(f"machines.{found.name}") for found in iter_modules(machines.__path__)]
+    tables = {id(thing) for module in modules for thing in vars(module).values() if isinstance(thing, Table)}
+
+    assert tables == {id(sketch.table) for sketch in SKETCHES}
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -139,3 +149,15 @@ def test_a_move_that_was_not_fired_is_named(sketch):
         assert compare_fired(others, fired) == Faults(
             *({(sketch.table.name, *row) for row in rows} for rows in (added, taken))
         )
+
+
+def test_a_row_that_both_tables_of_the_exchange_have_is_fired_by_either():
+    tables = [each.table for each in SKETCHES]
+    fired = {(table.name, *row) for table in tables for row in named(table)}
+    once, again = (
+        ("exchange", "route_found", "ROUTING", "VALIDATING"),
+        ("durable", "route_found", "ROUTING", "VALIDATING"),
+    )
+
+    assert compare_fired(tables, fired - {once}) == NONE
+    assert compare_fired(tables, fired - {once, again}) == Faults(missing={once, again}, foreign=set())

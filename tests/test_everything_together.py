@@ -1,6 +1,7 @@
 """Requests, clients, models, writes and time, in any order: what holds throughout, and that nothing is left over."""
 
 import asyncio
+import math
 from functools import partial
 from typing import Any
 
@@ -38,6 +39,7 @@ PIECES: dict[str, tuple[list[Any], bool]] = {  # what a decode does next, and wh
 }
 END = b'"status":"completed","incomplete_details"'  # of an answer: in its terminal event, and in no other
 CHANGES = ["register", "replace", "replace", "unregister", "die"]
+ENDING = {State.EMITTING, State.FAILING, State.PERSISTING}
 INSIDE = {State.QUEUED, State.HELD, State.DISPATCHING}
 LEAVING = {ModelState.DRAINING, ModelState.RETIRED}
 
@@ -65,6 +67,7 @@ class Together(RuleBasedStateMachine):
         self.engines: list[SteppedEngine] = []
         self.faults: list[str] = []
         self.changes = 0
+        self.stops_at = math.inf
         self.is_stopping = self.holds_next = False
 
     @initialize(
@@ -250,6 +253,7 @@ class Together(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0, 7]), turns=turns)
     def drain(self, seconds, turns):
         self.is_stopping = True
+        self.stops_at = self.loop.now + seconds
         self.do(lambda: self.app.begin_drain(seconds), turns)
 
     @property
@@ -294,6 +298,8 @@ class Together(RuleBasedStateMachine):
             asked.has_left |= asked.call._gone.is_set()
             asked.exchange = by_input.get(asked.body["input"])
             asked.read()
+            if asked.previous is not None and not asked.is_judged:
+                asked.met_given_up |= self.is_given_up(asked.previous)
             if asked.is_over and not asked.is_judged:
                 asked.is_judged = True
                 self.judge(asked)
@@ -309,6 +315,8 @@ class Together(RuleBasedStateMachine):
         assert exchange.event != "client_stalled" or asked.has_stalled
         assert exchange.event != "server_stopping" or self.is_stopping
         assert exchange.event != "queue_full" or exchange.facts["waiting"] == self.limit
+        if asked.terminal is None and not asked.has_left:
+            assert "terminal_sent" not in asked.has_passed, "what counts as delivered has arrived"
         if exchange.state is State.ABANDONED:
             asked.most_frames = asked.frames + 1  # what is on its way may still arrive
         if asked.previous is not None:
@@ -333,8 +341,10 @@ class Together(RuleBasedStateMachine):
             assert not asked.came_too_late
             assert asked.engine is previous.engine
         if event in {"chain_unknown", "chain_expired"}:
-            is_due = asked.followed_an_answer and self.is_continuable(previous)
+            is_due = asked.followed_an_answer and self.is_continuable(previous) and not asked.met_given_up
             assert not is_due, f"{previous} is stored, so {asked} must not meet a 404"
+        if asked.came_too_late:
+            assert event not in {"write_wedged", "write_unsettled"}, "what has expired is not vouched for"
         if event == "instance_changed":
             assert asked.exchange.binding is not previous.exchange.binding
 
@@ -393,6 +403,16 @@ class Together(RuleBasedStateMachine):
             names = sum(bound is binding for bound in self.models.values())
             is_held = names or binding.leases or binding.retains or binding.tombstones
             assert (binding.state is ModelState.GONE) is not bool(is_held)
+
+    @invariant()
+    def nobody_waits_for_what_has_ended(self):
+        if self.loop.is_busy:
+            return
+        for asked in self.known:
+            if asked.exchange.state is State.PERSISTING:
+                assert asked.id in self.store.puts
+            if self.loop.now >= self.stops_at:
+                assert asked.is_over or asked.exchange.state in ENDING
 
     @invariant()
     def an_id_is_reserved_only_while_its_terminal_event_leaves(self):
@@ -457,5 +477,5 @@ class Together(RuleBasedStateMachine):
 
 TestTogether = Together.TestCase
 TestTogether.settings = settings(
-    max_examples=120, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
+    max_examples=250, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
 )

@@ -74,6 +74,23 @@ async def test_an_api_key_decides_where_it_is_given(serve, headers, status):
         assert (await client.request("GET", "/v1/models", **headers)).status_code == status
 
 
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key"])
+@pytest.mark.parametrize("wrong_first", [False, True])
+async def test_two_tokens_are_none(serve, name, wrong_first):
+    right, wrong = (TOKEN, "guess") if name == b"x-api-key" else (BEARER, "Bearer guess")
+
+    async def twice(scope, receive, send):
+        given = [(name, value.encode()) for value in ((wrong, right) if wrong_first else (right, wrong))]
+        await app(
+            {**scope, "headers": [*scope["headers"], *given]} if scope["type"] == "http" else scope, receive, send
+        )
+
+    async with serve(tokens=TOKENS) as client:
+        app, client.app = client.app, twice
+
+        assert (await client.request("GET", "/v1/models")).status_code == 401
+
+
 async def test_a_body_that_does_not_come_delays_no_refusal_for_long(serve, monkeypatch):
     monkeypatch.setattr(gate, "PATIENCE", 0.01)
     async with serve(tokens=TOKENS) as client:

@@ -9,6 +9,8 @@ from engine.pieces import Text
 from engine.scripted import Pause, stop
 from handlers.journal import Journal
 from handlers.settings import Settings
+from handlers.wire.events import Created
+from handlers.wire.sse import to_data
 from machines.exchange import DURABLE, State
 from machines.job import State as Job
 from storage.rows import EventRow, Missing
@@ -238,9 +240,10 @@ async def test_a_reader_that_breaks_harms_no_other(client, services, pause, ende
     await begun(client, pause)
     other = reading(client)
     await other.seen("response.output_text.delta")
+    first = to_data(Created(services.jobs["resp_1"].job.resource([])), 0).decode()
 
     async def break_off(*_):
-        yield EventRow(response_id="resp_1", number=0, name="response.created", data="{}")
+        yield EventRow(response_id="resp_1", number=0, name="response.created", data=first)
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:

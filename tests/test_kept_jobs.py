@@ -7,8 +7,12 @@ import pytest
 
 from engine.scripted import ScriptedEngine
 from handlers.app import create_app
+from handlers.mapping.to_response import Ending, Head, to_response
 from handlers.recovery import ERROR
 from handlers.settings import Settings
+from handlers.wire.events import Created, Queued
+from handlers.wire.request import CreateResponse
+from handlers.wire.sse import to_data, to_name
 from storage.errors import ReadError, WriteError
 from storage.rows import EventRow, JobRow, Missing
 from storage.store import open_store
@@ -281,18 +285,27 @@ async def test_what_had_ended_is_read_again_after_a_restart(file, engine):
     assert fetched.json == to_events(call.text)[-1]["response"]
 
 
+HEAD = Head(
+    id="resp_1",
+    created_at=NOW - 10,
+    instructions=None,
+    request=CreateResponse(model=MODEL, background=True),
+    store=True,
+)
+BEGUN = to_response(HEAD, Ending(status="queued"))
+
+
 def to_job(**changes):
-    given = {"id": "resp_1", "status": "queued", "model": MODEL, "output": []}
     row = JobRow(
         id="resp_1", created_at=NOW - 10, expires_at=NOW + 90, status="queued",
-        response_json=msgspec.json.encode(given).decode(), items_json="[]",
+        response_json=msgspec.json.encode(BEGUN).decode(), items_json="[]",
     )  # fmt: skip
     return msgspec.structs.replace(row, **changes)
 
 
 EVENTS = [
-    EventRow(response_id="resp_1", number=number, name=name, data=f'{{"sequence_number":{number}}}')
-    for number, name in enumerate(["response.created", "response.queued"])
+    EventRow(response_id="resp_1", number=number, name=to_name(event), data=to_data(event, number).decode())
+    for number, event in enumerate([Created(BEGUN), Queued(BEGUN)])
 ]
 
 

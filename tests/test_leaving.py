@@ -211,22 +211,22 @@ async def test_a_slow_but_steady_reader_is_not_given_up(client, idle, engine, se
 
 @pytest.mark.parametrize("stream", WHOLE)
 @pytest.mark.parametrize(
-    ("script", "taken", "state"),
+    ("script", "at", "state"),
     [
-        (say(*("word " for _ in range(1000))), 2, State.DISPATCHING),
-        (say("The"), 3, State.EMITTING),
-        ([Text("The"), DecodeError("broken")], 3, State.FAILING),
+        (say(*("word " for _ in range(1000))), b"response.in_progress", State.DISPATCHING),
+        (say("The"), b"response.completed", State.EMITTING),
+        ([Text("The"), DecodeError("broken")], b"response.failed", State.FAILING),
     ],
 )
 async def test_a_reader_that_stands_still_too_long_is_given_up(
-    client, idle, engine, services, monkeypatch, stream, script, taken, state
+    client, idle, engine, services, monkeypatch, stream, script, at, state
 ):  # fmt: skip
     if not stream and state is State.DISPATCHING:
         pytest.skip("a whole reply takes every event at once")
     monkeypatch.setattr("handlers.outbox.PATIENCE", 0.01)
     engine.script = script
     call = client.start(input="Hello", stream=stream)
-    call.unread = asyncio.Semaphore(taken if stream else 0)
+    call.stall_on = at if stream else b"{"
 
     exchange = await idle()
 
@@ -243,7 +243,7 @@ async def test_a_reader_that_was_given_up_and_reads_on_is_told_of_no_end_that_is
     monkeypatch.setattr("handlers.outbox.PATIENCE", 0.01)
     engine.script = say("The")
     call = client.start(input="Hello", stream=True)
-    call.unread = asyncio.Semaphore(2)
+    call.stall_on = b"response.output_item.added"
     await idle()
 
     for _ in range(100):
@@ -289,5 +289,6 @@ async def test_a_connection_that_breaks_while_it_is_written_to_is_a_client_that_
 
     exchange = await idle()
     assert left(exchange) is state
+    assert not engine.decodings[0].is_kept
     assert not call.text.endswith("[DONE]\n\n")
     assert await services.store.chain(exchange.head.id, NOW) == Missing()

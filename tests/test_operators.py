@@ -411,3 +411,14 @@ def test_names_of_one_source_share_one_model():
     assert models["a"] is models["c"]
     assert models["a"] is not models["b"]
     assert models["a"].slots.limit == 3
+
+
+def test_a_model_has_the_limits_of_the_settings():
+    from handlers.serving import to_registry  # noqa: PLC0415  mlx is imported after a fast BLAS
+
+    settings = Settings(models={"a": "org/x"}, capacity=3, cache_bytes=5, prefill_step=7, stall_seconds=9)
+
+    engine = to_registry(settings)["a"].engine
+
+    assert (engine.capacity, engine._limits.cache_bytes, engine._limits.prefill_step_size) == (3, 5, 7)
+    assert engine._stall_seconds == 9

@@ -1,6 +1,7 @@
 """Every refusal: its reply, and that the model was not asked."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -417,6 +418,84 @@ async def test_a_refusal(engine, store, event, snapshot):
     assert reply.headers["X-Interlock-Exchange"].startswith("ex_")
     assert (reply.status_code, shown, reply.json) == snapshot
     assert engine.decodes == []
+
+
+REFUSED_AT_ONCE = [
+    "input_empty", "field_invalid", "model_unknown", "chain_unknown", "write_unsettled", "reference_unknown",
+    "call_id_missing", "history_malformed", "template_refused", "prompt_too_long", "schema_invalid", "queue_full",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", REFUSED_AT_ONCE)
+async def test_a_stream_that_is_refused_never_begins(engine, store, event):
+    services = to_services(engine, store)
+    async with running(create_app(services)) as client:
+        client.post = partial(client.post, stream=True)
+        reply = await PROVOKE[event](World(client, services, engine))
+
+    assert (reply.status_code, reply.headers["Content-Type"]) == (REFUSALS[event].status, "application/json")
+    assert engine.decodes == []
+
+
+@pytest.mark.parametrize("model", [None, "", 0, False, []])
+async def test_a_model_that_names_nothing_is_missing(client, model):
+    reply = await client.post(model=model, input="Hello")
+
+    assert (reply.status_code, reply.json["error"]["message"]) == (400, "Missing required field: model")
+
+
+@pytest.mark.parametrize("seconds", [59, 7_776_001, 0, -60, 60.5, "60", True, [], {"seconds": 60}])
+async def test_a_retention_out_of_bounds_is_refused_in_the_words_that_clients_parse(client, engine, seconds):
+    reply = await client.post(input="Hello", metadata={"retention_seconds": seconds})
+
+    message = "metadata.retention_seconds must be an integer in [60, 7776000]"
+    assert (reply.status_code, reply.json["error"]["message"]) == (400, message)
+    assert engine.decodes == []
+
+
+@pytest.mark.parametrize("call_id", [{}, {"call_id": None}, {"call_id": ""}])
+@pytest.mark.parametrize("kind", ["function_call_output", "custom_tool_call_output"])
+async def test_an_output_without_a_call_id_is_refused_in_the_same_words_however_it_lacks_it(client, kind, call_id):
+    reply = await client.post(input=[{"type": kind, "output": "12:00", **call_id}])
+
+    error = reply.json["error"]
+    assert (reply.status_code, error["param"], error["message"]) == (400, "input", "tool message missing tool_call_id")
+
+
+@pytest.mark.parametrize("call_id", [None, 1, [], {}, [[]]])
+async def test_an_echo_whose_call_id_is_no_text_is_an_unknown_one(client, services, engine, call_id):
+    world = World(client, services, engine)
+
+    reply = await called(world, [{**echo("call_1"), "call_id": call_id}, answer("call_1")], "call_1")
+
+    assert (reply.status_code, reply.json["error"]["param"]) == (400, "input")
+    assert "unknown call_id" in reply.json["error"]["message"]
+
+
+async def test_an_output_that_was_given_before_is_not_expected_again(client, engine):
+    engine.scripts.extend([call("weather", "{}", "call_1") + stop(), say("Rain.")])
+    first = await client.post(input="Weather?", tools=TOOLS)
+    second = await client.post(input=[answer("call_1")], previous_response_id=first.json["id"])
+    engine.decodes.clear()
+
+    again = await client.post(input=[answer("call_1")], previous_response_id=second.json["id"])
+    forged = await client.post(input=[echo("call_1"), answer("call_1")], previous_response_id=second.json["id"])
+
+    assert [reply.status_code for reply in (again, forged)] == [400, 400]
+    assert "no outstanding tool call" in again.json["error"]["message"]
+    assert "unknown call_id" in forged.json["error"]["message"]
+    assert engine.decodes == []
+
+
+async def test_a_fault_of_the_store_is_the_servers_whatever_its_words_are(client, services):
+    async def break_off(*_):
+        raise ReadError("Response not found: resp_stray")
+
+    services.store.chain = break_off
+
+    reply = await client.post(**STRAY)
+
+    assert (reply.status_code, reply.json["error"]["type"]) == (500, "server_error")
 
 
 @pytest.mark.parametrize("output", ["{", "[1]", "[{}]", '[{"type": "compaction"}]', '[{"type": "message"}]'])

@@ -9,6 +9,7 @@ from engine.pieces import Finish, Text
 from engine.scripted import Pause, stop
 from handlers.app import create_app
 from handlers.settings import Settings
+from storage.errors import WriteError
 from tests.asgi import running
 from tests.doubles import MODEL, say, to_services
 from tests.sequences.laws import to_events
@@ -74,6 +75,19 @@ async def test_an_answer_cut_by_its_limit_is_kept_for_it_can_be_continued(client
     await client.post(input="Hello")
 
     assert engine.decodings[0].is_kept
+
+
+@pytest.mark.parametrize(("is_durable", "is_kept"), [(False, True), (True, False)])
+async def test_an_answer_whose_row_was_lost_is_kept_if_its_client_had_it(engine, store, is_durable, is_kept):
+    async def fail(_):
+        raise WriteError("disk full")
+
+    engine.script, store.put = say("Yes."), fail
+    async with running(create_app(to_services(engine, store, Settings(durable=is_durable)))) as client:
+        reply = await client.post(input="Hello")
+
+    assert reply.status_code == (500 if is_durable else 200)
+    assert engine.decodings[0].is_kept is is_kept
 
 
 @pytest.mark.parametrize("script", [[Text("Y"), DecodeError("No.")], [Text("Y")], [Text("Y"), *stop("error")]])

@@ -11,7 +11,9 @@ from engine.errors import DecodeError
 from engine.scripted import Pause, call, stop
 from handlers.app import create_app
 from handlers.settings import Settings
+from tests.asgi import running
 from tests.doubles import MODEL, say, to_services
+from tests.openapi import wire
 from tests.sequences.laws import assert_laws
 
 LOCAL = "localhost"
@@ -31,6 +33,7 @@ class Talk:
         events = []
         while not events or events[-1]["type"] not in TERMINALS:
             events.append(json.loads(await self.ws.receive_text()))
+            (wire.check_socket_error if events[-1]["type"] == "error" else wire.check_event)(events[-1])
         return events
 
     async def ask(self, **body) -> dict:
@@ -167,6 +170,36 @@ async def test_a_prewarm_takes_the_prompt_up_and_says_nothing(talk, engine):
     assert [turn["role"] for turn in engine.conversations[-1]] == ["system", "user"]
 
 
+A_CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+ITS_OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "Rain"}
+
+
+async def prewarm(talk):
+    return (await talk.ask(input=[{"role": "developer", "content": "Be brief."}], generate=False, store=False))[
+        "response"
+    ]["id"]
+
+
+async def test_what_goes_on_from_a_prewarm_may_tell_of_calls_of_an_earlier_connection(talk, engine):
+    """A coding agent that is resumed takes its instructions up, and then sends the whole conversation so far."""
+    engine.script = say("Hello")
+    told = [{"role": "user", "content": "Look."}, A_CALL, ITS_OUTPUT, {"role": "user", "content": "And?"}]
+
+    turn = await talk.ask(input=told, store=False, previous_response_id=await prewarm(talk))
+
+    assert turn["type"] == "response.completed", turn
+    assert [turn["role"] for turn in engine.conversations[-1]] == ["system", "user", "assistant", "tool", "user"]
+
+
+@pytest.mark.parametrize("told", [[ITS_OUTPUT], [A_CALL], [A_CALL, {"role": "user", "content": "And?"}]])
+async def test_calls_and_outputs_must_fit_together_after_a_prewarm_too(talk, engine, told):
+    engine.script = say("Hello")
+
+    refused = await talk.ask(input=told, store=False, previous_response_id=await prewarm(talk))
+
+    assert (refused["status"], refused["error"]["code"]) == (400, "history_malformed")
+
+
 async def test_over_http_generate_is_a_field_nobody_knows(client, engine):
     engine.script = say("Hello")
 
@@ -216,6 +249,31 @@ async def test_a_client_that_leaves_frees_its_slot(conductor, engine, services):
     await asyncio.gather(*services.running)
     assert services.models[MODEL].slots.running == 0
     assert engine.cancelled == 1
+
+
+@pytest.mark.parametrize("written", range(5))
+async def test_a_connection_that_is_lost_while_it_is_written_to_frees_its_slot(services, engine, pause, ended, written):
+    """Some transports raise once the connection is lost, and ASGI servers let that out."""
+    frames, sent = asyncio.Queue(), []
+    frames.put_nowait({"type": "websocket.connect"})
+    asked = {"type": "response.create", "model": MODEL, "input": "Hi"}
+    frames.put_nowait({"type": "websocket.receive", "text": json.dumps(asked)})
+
+    async def send(message):
+        if len(sent) > written:
+            raise RuntimeError("the handler is closed")
+        sent.append(message)
+
+    scope = {
+        "type": "websocket", "asgi": {"version": "3.0"}, "path": "/v1/responses", "query_string": b"", "root_path": "",
+        "headers": [(b"host", b"localhost")], "subprotocols": [], "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    async with running(create_app(services)) as client:
+        await client.app(scope, frames.get, send)
+        await asyncio.gather(*services.running)
+        assert services.models[MODEL].slots.running == 0
+
+    assert [(exchange.state.name, exchange.event) for exchange in ended] == [("ABANDONED", "client_gone")]
 
 
 async def test_a_stopping_server_lets_the_response_end_and_then_closes(conductor, engine, services):

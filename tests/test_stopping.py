@@ -38,7 +38,7 @@ async def test_a_stream_is_ended_with_response_failed(client, engine, ended):
 
 
 async def test_a_call_that_was_being_shown_is_closed(client, engine, ended):
-    engine.script = call("look", {"at": "herons"}) * 20 + stop()
+    engine.script = call("look", {"at": "herons"}) * 60 + stop()
     reading = client.start(input="Hello", stream=True)
     reading.unread = asyncio.Semaphore(2)
     await reading.seen("response.in_progress")

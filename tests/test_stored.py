@@ -324,6 +324,40 @@ async def test_a_wrong_page_names_its_field(listed, query, param):
     assert (page.status_code, page.json["error"]["param"]) == (400, param)
 
 
+async def test_items_of_every_kind_are_listed_whole(client, engine, services):
+    """What a client left out, or sent as null, has the value that the API's types ask for."""
+    engine.script = call("weather", {}, "call_1") + call("patch", {"input": ""}, "call_2") + stop()
+    await client.post(input="Hello", tools=TOOLS)
+    engine.script = say("Noted.")
+    await client.post(previous_response_id="resp_1", input=SLOPPY)
+    await calm(services)
+
+    page = await ask(client, path="/v1/responses/resp_2/input_items?order=asc")
+
+    assert [{key: item[key] for key in given} for item, given in zip(page.json["data"], WHOLE, strict=True)] == WHOLE
+    assert all(isinstance(item["id"], str) for item in page.json["data"])
+
+
+SLOPPY = [
+    {"type": "function_call_output", "call_id": "call_1", "output": "Rain"},
+    {"type": "custom_tool_call_output", "call_id": "call_2", "output": [{"type": "input_text", "text": "ok"}]},
+    {"type": "reasoning", "summary": None, "content": None, "encrypted_content": None},
+    {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]},
+    {"role": "assistant", "content": [{"type": "output_text", "text": "Two", "annotations": None}]},
+    {"type": "wonder", "output": ["as it came", 1]},
+]
+WHOLE = [
+    {**SLOPPY[0], "status": "completed"},
+    {**SLOPPY[1], "status": "completed"},
+    {"type": "reasoning", "summary": []},
+    {"type": "message", "role": "user", "status": "completed",
+     "content": [{"type": "input_image", "image_url": "data:,", "detail": "auto"}]},
+    {"type": "message", "role": "assistant", "status": "completed",
+     "content": [{"type": "output_text", "text": "Two", "annotations": [], "logprobs": []}]},
+    SLOPPY[5],
+]  # fmt: skip
+
+
 async def test_only_the_own_input_of_a_continuation_is_listed(client, services):
     await client.post(input="Hello")
     await client.post(input="And?", previous_response_id="resp_1")

@@ -19,6 +19,8 @@ from tests.sequences import laws
 from tests.sequences.laws import TERMINALS, to_events
 from tests.test_registry import Loadable
 
+ENDS = tuple(f"event: {name}".encode() for name in TERMINALS)
+
 
 class Loop(asyncio.SelectorEventLoop):
     """An event loop in which time stands still until a test moves it, and every turn is a test's to take."""
@@ -232,6 +234,7 @@ class Asked:
         self.terminal: Any = None
         self.conversation: list[tuple[str, str]] = []
         self.wedged_at = 0.0  # when somebody was last told that its write is stuck
+        self.met_given_up = False  # what it continues was vouched for by nobody while it was under way
         self.may_be_lost = False  # for its write failed when nobody vouched for it any more
         self.most_frames = math.inf
         self._read = 0
@@ -290,8 +293,8 @@ class Asked:
             elif not self.body["stream"]:
                 found = json.loads(chunk)
                 self.terminal = found if "status" in found else {"status": "failed"}
-            elif chunk.startswith(tuple(f"event: {name}".encode() for name in TERMINALS)):
-                self.terminal = json.loads(chunk.split(b"data: ", 1)[1])["response"]
+            elif (last := chunk.rstrip(b"\n").rsplit(b"\n\n", 1)[-1]).startswith(ENDS):
+                self.terminal = json.loads(last.split(b"data: ", 1)[1])["response"]
 
     def assert_laws(self) -> None:
         """Hold a stream that has ended to its laws."""

@@ -1,8 +1,9 @@
 """The one place where a response resource is built: in progress, terminal, or failed."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from engine.pieces import Finish
 from handlers.wire.items import OutputItem
@@ -18,6 +19,7 @@ from handlers.wire.response import (
 )
 
 FUNCTION_KEYS = ("type", "name", "description", "parameters", "strict")
+CUSTOM_KEYS = ("type", "name", "description", "format")
 STATUS: dict[str, Status] = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
@@ -68,7 +70,7 @@ def to_response(head: Head, ending: Ending) -> Response:
 def to_echo(asked: CreateResponse) -> dict[str, Any]:
     """Echo the settings that took effect: those asked for and served, else the specification's defaults."""
     return {
-        "tools": [_to_tool(tool) for tool in asked.tools or []],
+        "tools": list(_to_offered(asked.tools or [])),
         "tool_choice": _to_choice(asked.tool_choice),
         "truncation": "disabled",
         "parallel_tool_calls": asked.parallel_tool_calls is not False,
@@ -83,7 +85,7 @@ def to_echo(asked: CreateResponse) -> dict[str, Any]:
         "max_tool_calls": asked.max_tool_calls,
         "background": asked.background is True,
         "service_tier": "default",
-        "metadata": asked.metadata if isinstance(asked.metadata, dict) else {},
+        "metadata": _to_metadata(asked.metadata),
         "safety_identifier": asked.safety_identifier,
         "prompt_cache_key": asked.prompt_cache_key,
     }
@@ -110,9 +112,29 @@ def _to_format(text: TextOptions | None) -> dict[str, Any]:
 
 def _to_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any]:
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        return {"mode": "auto", **choice}
+        return "none" if choice.get("mode") == "none" else {"mode": "auto", **choice}
     return choice or "auto"
 
 
-def _to_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    return {**dict.fromkeys(FUNCTION_KEYS), **tool} if tool.get("type") == "function" else tool
+def _to_offered(tools: list[dict[str, Any]], *, is_inside: bool = False) -> Iterator[dict[str, Any]]:
+    """Echo the tools that the model was offered, and of each what was heeded; others are skipped."""
+    for tool in tools:
+        match tool.get("type"):
+            case "function":
+                yield {key: tool.get(key) for key in FUNCTION_KEYS}
+            case "custom":
+                yield {key: tool[key] for key in CUSTOM_KEYS if tool.get(key) is not None}
+            case "namespace" if not is_inside:
+                inside = list(_to_offered(tool.get("tools", []), is_inside=True))
+                about = tool.get("description") or ""
+                yield {"type": "namespace", "name": tool["name"], "description": about, "tools": inside}
+
+
+def _to_metadata(given: Any) -> dict[str, str]:
+    """Echo metadata in the API's form: a value is a string, so what is none is told as JSON, and null as absent."""
+    pairs = given.items() if isinstance(given, dict) else ()
+    return {
+        name: value if isinstance(value, str) else json.encode(value).decode()
+        for name, value in pairs
+        if value is not None
+    }

@@ -13,6 +13,7 @@ ECHOED = (
     "parallel_tool_calls", "text", "presence_penalty", "frequency_penalty", "top_logprobs", "max_tool_calls",
     "background", "service_tier", "safety_identifier", "prompt_cache_key", "completed_at",
 )  # fmt: skip
+SILENCE = {"type": "message", "role": "assistant", "content": ""}
 
 
 class Origin(Struct, frozen=True, rename="camel"):
@@ -58,7 +59,7 @@ def to_turns(chain: list[ResponseRow]) -> list[list[dict[str, Any]]]:
     turns: list[list[dict[str, Any]]] = []
     for row in chain:
         turns.append(msgspec.json.decode(row.input_json, type=list[dict[str, Any]]))
-        turns.append(to_output(row) or _to_silence(row))
+        turns.append(to_output(row) or ([SILENCE] if has_turn(row) else []))
     return turns
 
 
@@ -77,12 +78,12 @@ def to_session_cache(cached_tokens: int, chain: list[ResponseRow]) -> str:
     return "prefix_hit" if cached_tokens else "cold_replay"
 
 
-def _to_silence(row: ResponseRow) -> list[dict[str, Any]]:
+def has_turn(row: ResponseRow) -> bool:
+    """Tell whether the assistant had a turn, even one without words: not where only the prompt was taken up."""
     try:
-        is_generated = msgspec.json.decode(row.config_json, type=dict[str, Any]).get("isGenerated", True)
+        return msgspec.json.decode(row.config_json, type=dict[str, Any]).get("isGenerated", True) is not False
     except msgspec.MsgspecError:  # which is said where the model's identity is looked for
-        is_generated = True
-    return [{"type": "message", "role": "assistant", "content": ""}] if is_generated else []
+        return True
 
 
 def to_output(row: ResponseRow) -> list[dict[str, Any]]:

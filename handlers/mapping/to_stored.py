@@ -14,10 +14,22 @@ from handlers.wire.response import Response
 from storage.rows import ResponseRow
 
 INCOMPLETE = {"reason": "max_output_tokens"}
-# what the specification asks of an item that a client may leave out
 TEXT_PART = {"assistant": "output_text"}
 AFTER = "after"
 COMPLETED = {"status": "completed"}
+# what the API's types ask of an item, or of a part, and a client may leave out
+ITEM: dict[str, dict[str, Any]] = {
+    "message": COMPLETED,
+    "function_call": {"arguments": "{}", **COMPLETED},
+    "function_call_output": COMPLETED,
+    "custom_tool_call": {"input": "", **COMPLETED},
+    "custom_tool_call_output": COMPLETED,
+    "reasoning": {"summary": []},
+}
+PART: dict[str, dict[str, Any]] = {
+    "output_text": {"annotations": [], "logprobs": []},
+    "input_image": {"detail": "auto"},
+}
 
 
 def to_resource(row: ResponseRow) -> dict[str, Any]:
@@ -66,18 +78,28 @@ def to_page(items: list[dict[str, Any]], after: str | None, limit: int, *, is_de
 
 
 def _complete(response_id: str, index: int, item: dict[str, Any]) -> dict[str, Any]:
-    whole = {key: value for key, value in item.items() if value is not None}
+    whole = {**ITEM.get(item["type"], {}), **_without_nulls(item)}
     if not isinstance(whole.get("id"), str):
         whole["id"] = to_input_id(str(item["type"]), response_id, index)
     if item["type"] == "message":
-        whole = {**COMPLETED, **whole, "content": _to_parts(whole)}
-    return whole
+        whole["content"] = _to_content(whole)
+    return {key: _to_parts(value) if key in {"content", "output"} else value for key, value in whole.items()}
 
 
-def _to_parts(message: dict[str, Any]) -> Any:
+def _to_content(message: dict[str, Any]) -> Any:
     content, role = message.get("content"), message.get("role")
     if not isinstance(content, str):
         return content if content is not None else []
-    kind = TEXT_PART.get(ROLES.get(str(role), "user"), "input_text")
-    part: dict[str, Any] = {"type": kind, "text": content}
-    return [part | ({"annotations": [], "logprobs": []} if kind == "output_text" else {})]
+    return [{"type": TEXT_PART.get(ROLES.get(str(role), "user"), "input_text"), "text": content}]
+
+
+def _to_parts(parts: Any) -> Any:
+    return [_to_part(part) for part in parts] if isinstance(parts, list) else parts
+
+
+def _to_part(part: Any) -> Any:
+    return {**PART.get(str(part.get("type")), {}), **_without_nulls(part)} if isinstance(part, dict) else part
+
+
+def _without_nulls(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if value is not None}

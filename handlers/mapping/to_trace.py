@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, REFUSALS, State
 from machines.table import Failure
-from storage.rows import ExchangeRow, Facts
+from storage.rows import ExchangeRow
 
+Moved = tuple[str, str, str, float]
+Facts = dict[str, int | float]
+read_moves, read_facts = json.Decoder(list[Moved]).decode, json.Decoder(Facts).decode
 FAILED_BY: dict[str, Mapping[str, Failure]] = {EXCHANGE.name: FAILURES, DURABLE.name: DURABLE_FAILURES}
 
 
@@ -69,9 +72,15 @@ def to_page(traces: list[Trace], limit: int) -> Page:
 
 def to_trace(row: ExchangeRow, in_state: float | None = None) -> Trace:
     """Tell how an exchange went; `in_state` is for how many seconds one under way has been in its last state."""
-    spent = sum(move[3] for move in row.moves) / 1000 + (in_state or 0)
-    facts = {**row.facts, **_to_told(row), **({} if in_state is None else {"in_state_ms": round(in_state * 1000, 3)})}
-    code, message = to_sentence(row, facts)
+    moves = [
+        Move(event=event, source=source, target=target, ms=round(ms, 3))
+        for event, source, target, ms in read_moves(row.moves)
+    ]
+    spent = sum(move.ms for move in moves) / 1000 + (in_state or 0)
+    facts = {**read_facts(row.facts), **_to_told(row, moves)}
+    if in_state is not None:
+        facts["in_state_ms"] = round(in_state * 1000, 3)
+    code, message = to_sentence(row, moves, facts)
     return Trace(
         id=row.id,
         machine=row.machine,
@@ -84,19 +93,19 @@ def to_trace(row: ExchangeRow, in_state: float | None = None) -> Trace:
         status=row.status,
         model=row.model,
         response_id=row.response_id,
-        moves=[Move(event=event, source=source, target=target, ms=ms) for event, source, target, ms in row.moves],
+        moves=moves,
         facts=facts,
         code=code,
         message=message,
     )
 
 
-def to_sentence(row: ExchangeRow, facts: Facts) -> tuple[str | None, str | None]:
+def to_sentence(row: ExchangeRow, moves: list[Move], facts: Facts) -> tuple[str | None, str | None]:
     """Give the code and the sentence of the row that refused or failed an exchange, if one did."""
     if row.state == State.REFUSED.name and (refusal := REFUSALS.get(row.event)):
         return refusal.code, fill(refusal.message, facts)
     failures = FAILED_BY.get(row.machine, {})
-    led = [event for event, _, target, _ in row.moves if target == State.FAILING.name and event in failures]
+    led = [move.event for move in moves if move.target == State.FAILING.name and move.event in failures]
     return (failures[led[-1]].code, fill(failures[led[-1]].message, facts)) if led else (None, None)
 
 
@@ -106,9 +115,9 @@ def fill(message: str, facts: Facts) -> str:
     return "".join(text + ("" if name is None else str(facts.get(name, f"{{{name}}}"))) for text, name, _, _ in parts)
 
 
-def _to_told(row: ExchangeRow) -> Facts:
+def _to_told(row: ExchangeRow, moves: list[Move]) -> Facts:
     """Give the numbers that the moves and the table tell."""
     refusal = REFUSALS.get(row.event) if row.state == State.REFUSED.name else None
     wait = refusal and refusal.retry_after
-    written = next((ms for event, _, _, ms in row.moves if event == "row_written"), None)
+    written = next((move.ms for move in moves if move.event == "row_written"), None)
     return {name: told for name, told in (("write_ms", written), ("retry_after", wait)) if told is not None}

@@ -25,10 +25,11 @@ def drop_echoes(items: list[dict[str, Any]], known: list[str]) -> tuple[list[dic
     """Drop the calls a client sends back on a continuation; what is stored is what counts."""
     kept, made = [], set(known)
     for item in items:
+        call_id = item.get("call_id")
         if item["type"] not in CALLS:
             kept.append(item)
-        elif item.get("call_id") not in made:
-            return items, ("echo_unknown", {"call_id": item.get("call_id")})
+        elif not isinstance(call_id, str) or call_id not in made:
+            return items, ("echo_unknown", {"call_id": call_id})
     return kept, None
 
 

@@ -21,6 +21,7 @@ async def emit_failure(exchange: Exchange) -> str:
     ending = Ending(
         status="failed" if is_failed else "cancelled",
         output=exchange.output.items,
+        usage=exchange.usage,
         error=ResponseError(failure.code, message) if is_failed else None,
     )
     # no event says `cancelled`; clients try again what failed, so a cancelled response ends as an incomplete one

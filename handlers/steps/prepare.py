@@ -8,7 +8,7 @@ from handlers.mapping.compaction import ASK
 from handlers.mapping.references import to_references, to_resolved
 from handlers.mapping.to_constraint import to_constraint, to_format, to_grammar_fault, to_told
 from handlers.mapping.to_messages import Message, find_unseen, to_chat, to_items, to_messages
-from handlers.mapping.to_row import to_history, to_output
+from handlers.mapping.to_row import has_turn, to_history, to_output
 from handlers.mapping.to_struct import FieldError
 from handlers.mapping.to_tools import UnknownChoiceError, to_toolbox
 from handlers.mapping.tool_gate import Fault, drop_echoes, find_gate_fault, to_canonical, to_outstanding
@@ -57,7 +57,9 @@ def _refuse_unseen(exchange: Exchange) -> Fault | None:
 
 def _map(exchange: Exchange) -> Fault | None:
     history = exchange.history
-    if exchange.chain:
+    # after a prompt that was only taken up, the input goes on with it and may tell of calls of any conversation
+    is_after_turn = bool(exchange.chain) and has_turn(exchange.chain[-1])
+    if is_after_turn:
         known = [call.call_id for call in _last_turn(history).calls]
         exchange.items, fault = drop_echoes(exchange.items, known)
         if fault:
@@ -65,7 +67,7 @@ def _map(exchange: Exchange) -> Fault | None:
     new = to_messages(exchange.items)
     if any(message.role == "tool" and not message.call_id for message in new):
         return "call_id_missing", {}
-    if exchange.chain and (fault := find_gate_fault(to_outstanding(history), new)):
+    if is_after_turn and (fault := find_gate_fault(to_outstanding(history), new)):
         return fault
     asking = [Message("user", ASK)] if exchange.incoming.asked == "compact" else []
     exchange.messages, fault = to_canonical([*history, *new, *asking])

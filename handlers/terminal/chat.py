@@ -37,7 +37,7 @@ class Conversation:
         body = {**self._asked, "input": [*self._items, item], "previous_response_id": self._previous}
         for event in self._server.stream("/v1/responses", body):
             yield event
-            if event["type"] in ENDS:
+            if event.get("type") in ENDS:
                 self._keep(event["response"], item)
 
     def _keep(self, response: dict[str, Any], item: dict[str, Any]) -> None:
@@ -52,7 +52,10 @@ class Conversation:
 @click.option("--instructions", metavar="TEXT", help="How the model should behave.")
 @asks_server
 def chat(model: str | None, instructions: str | None, url: str | None, token: str | None) -> None:
-    """Talk to a model of a running server. A question on standard input is answered once, on standard output."""
+    """Talk to a model of a running server.
+
+    A question on standard input is answered once, on standard output.
+    """
     with to_server(url, token) as server:
         conversation = Conversation(server, model or _first_ready(server), instructions)
         if sys.stdin.isatty():
@@ -65,10 +68,10 @@ def chat(model: str | None, instructions: str | None, url: str | None, token: st
 
 
 def _first_ready(server: Server) -> str:
-    models = server.health()["models"]
-    ready: str | None = next((name for name, condition in models.items() if condition["state"] == "ready"), None)
+    _, models = server.health()
+    ready = next((name for name, condition in models.items() if condition.state == "ready"), None)
     if ready is None:
-        states = ", ".join(f"{name} is {condition['state']}" for name, condition in models.items())
+        states = ", ".join(f"{name} is {condition.state}" for name, condition in models.items())
         text = f"no model is ready ({states or 'none is served'}); 'interlock models' tells more."
         raise Fault(text)
     return ready
@@ -100,7 +103,7 @@ def answer(events: Generator[dict[str, Any]], console: Console) -> None:
     style = None
     with closing(events):
         for event in events:
-            kind = event["type"]
+            kind = event.get("type")
             if kind in SAYS:
                 if style not in {None, SAYS[kind]}:
                     console.print("\n")

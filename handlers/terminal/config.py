@@ -12,7 +12,10 @@ from handlers.terminal.fault import Fault
 
 @click.command()
 def config() -> None:
-    """Show the settings that 'serve' would have, without options, and where each comes from."""
+    """Show the settings in effect.
+
+    They are those that 'serve' would have without options, and where each is from. Tokens are hidden.
+    """
     try:
         settings = from_env()
     except SettingsError as error:

@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, Self
 
 import click
 import httpx2
+import msgspec
+from msgspec import Struct
 
 from handlers.loopback import is_loopback, to_hostname
 from handlers.settings import SettingsError, from_env
@@ -13,6 +16,31 @@ from handlers.terminal.fault import Fault
 
 PATIENCE = httpx2.Timeout(10, read=60)  # a stream says something every ten seconds
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a server that listens there is found
+
+
+class Load(Struct, frozen=True, kw_only=True):
+    """How a model is, or one that is to replace it, and since how many seconds or why."""
+
+    state: str
+    seconds: float | None = None
+    reason: str | None = None
+
+
+class Condition(Load, frozen=True, kw_only=True):
+    """How one model is that is served."""
+
+    running: int
+    capacity: int
+    waiting: int
+    queue_limit: int
+    load: Load | None = None
+
+
+class Health(Struct, frozen=True):
+    """How a server is; a stranger is not told of its models."""
+
+    status: str
+    models: dict[str, Condition] | None = None
 
 
 class NoServerError(Fault):
@@ -37,31 +65,39 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def health(self) -> dict[str, Any]:
+    def health(self) -> tuple[str, dict[str, Condition]]:
         """Ask how the server and its models are."""
-        health: dict[str, Any] = self.get("/health", allowed=(503,))
-        if "models" not in health:
-            text = f"the server at {self.url} wants a token; give it with --token or INTERLOCK_TOKEN."
-            raise Fault(text)
-        return health
+        health: Health = self.get("/health", Health, allowed=(HTTPStatus.SERVICE_UNAVAILABLE,))
+        if health.models is None:
+            self._refuse_stranger()
+        return health.status, health.models or {}
 
-    def get(self, path: str, *, allowed: tuple[int, ...] = ()) -> Any:
-        """Read the JSON at a path; other statuses than 200 are errors unless they are `allowed`."""
-        with self._explained():
-            reply = self._client.get(self.url + path)
-        if reply.status_code != httpx2.codes.OK and reply.status_code not in allowed:
+    def get(self, path: str, kind: Any = Any, *, allowed: tuple[int, ...] = ()) -> Any:
+        """Read what is at a path, as `kind`; other statuses than 200 are errors unless they are `allowed`."""
+        reply = self._get(path)
+        if reply.status_code != HTTPStatus.OK and reply.status_code not in allowed:
             raise Fault(_to_message(self.url, reply))
-        return _to_json(self.url, reply)
+        return _read(self.url, reply, reply.content, kind)
 
     def stream(self, path: str, body: dict[str, Any]) -> Generator[dict[str, Any]]:
         """Send JSON and give the events of the reply, as they come."""
         with self._explained(), self._client.stream("POST", self.url + path, json=body) as reply:
-            if reply.status_code != httpx2.codes.OK:
+            if reply.status_code != HTTPStatus.OK:
                 reply.read()
                 raise Fault(_to_message(self.url, reply))
             for event in httpx2.EventSource(reply):
                 if event.data != "[DONE]":
-                    yield event.json()  # type: ignore[misc]
+                    yield _read(self.url, reply, event.data, dict[str, Any])
+
+    def _get(self, path: str) -> httpx2.Response:
+        with self._explained():
+            return self._client.get(self.url + path)
+
+    def _refuse_stranger(self) -> None:
+        if self._get("/v1/models").status_code != HTTPStatus.UNAUTHORIZED:
+            raise _not_interlock(self.url, HTTPStatus.OK)
+        text = f"the server at {self.url} wants a token; give it with --token or INTERLOCK_TOKEN."
+        raise Fault(text)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -73,6 +109,8 @@ class Server:
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             text = f"{self.url!r} is no URL of a server; --url takes one such as http://127.0.0.1:8080."
             raise Fault(text) from error
+        except httpx2.SSEError as error:
+            raise _not_interlock(self.url, HTTPStatus.OK) from error
         except httpx2.HTTPError as error:
             text = f"the server at {self.url} broke off: {error}."
             raise Fault(text) from error
@@ -97,16 +135,19 @@ def to_server(url: str | None, token: str | None) -> Server:
 
 
 def _to_message(url: str, reply: httpx2.Response) -> str:
-    answer = _to_json(url, reply)
+    answer = _read(url, reply, reply.content, Any)
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict) and error.get("message"):
         return f"{error['message']} ({reply.status_code})"
     return f"the server at {url} answered with status {reply.status_code}."
 
 
-def _to_json(url: str, reply: httpx2.Response) -> Any:
+def _read(url: str, reply: httpx2.Response, text: str | bytes, kind: Any) -> Any:
     try:
-        return reply.json()
-    except ValueError as error:
-        text = f"what answers at {url} is not Interlock (status {reply.status_code})."
-        raise Fault(text) from error
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise _not_interlock(url, reply.status_code) from error
+
+
+def _not_interlock(url: str, status: int) -> Fault:
+    return Fault(f"what answers at {url} is not Interlock (status {status}).")

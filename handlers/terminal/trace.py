@@ -23,8 +23,10 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 @click.command()
 @click.argument("id", metavar="[ID]", required=False)
 @asks_server
-@click.option("--db", metavar="PATH", help="Read this database, which no server has open, and ask no server.")
-@click.option("--svg", metavar="FILE", help="Draw the machine with the path lit, into this file.")
+@click.option(
+    "--db", type=click.Path(), metavar="PATH", help="Read this database, which no server has open, and ask no server."
+)
+@click.option("--svg", type=click.Path(), metavar="FILE", help="Draw the machine with the path lit, into this file.")
 @click.option("--event", metavar="EVENT", help="List those whose path has this event, such as queue_full.")
 @click.option("--state", metavar="STATE", help="List those in this state, such as REFUSED.")
 @click.option("--status", type=click.IntRange(100, 599), help="List those refused with this status.")
@@ -35,9 +37,10 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def trace(
     *, id: str | None, url: str | None, token: str | None, db: str | None, svg: str | None, as_json: bool, **given: Any  # noqa: A002
 ) -> None:  # fmt: skip
-    """Show how a request went, by the id of its exchange (ex_...) or its response (resp_...); without, list the last.
+    """Show how a request went, or list the last ones.
 
-    The id of an exchange is in the X-Interlock-Exchange header of each reply, and in the log.
+    ID is that of its exchange (ex_...), as the X-Interlock-Exchange header of its reply and the log have it, or of its
+    response (resp_...). Without a server it is looked for in the database.
     """
     asked, picked = Asked(url, token, db), {name: value for name, value in given.items() if value is not None}
     if id is not None and picked:

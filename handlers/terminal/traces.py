@@ -49,13 +49,12 @@ def _ask(asked: Asked, path: str, kind: type[T], read: Callable[[str], T]) -> T:
         return read(asked.db)
     with to_server(asked.url, asked.token) as server:
         try:
-            return msgspec.convert(server.get(path), kind)
-        except msgspec.ValidationError as error:
-            text = f"the server at {server.url} is another version of Interlock, or something else."
-            raise Fault(text) from error
+            found: T = server.get(path, kind)
         except NoServerError:
             if asked.url:
                 raise
+        else:
+            return found
     return read(_default_db())
 
 

@@ -43,10 +43,10 @@ class InputCustomCall(Struct, frozen=True):
 
 
 class InputCallOutput(Struct, frozen=True):
-    """What a called function answered."""
+    """What a called function answered. One without a `call_id` is refused by a row of its own."""
 
-    call_id: str
     output: str | Parts
+    call_id: str | None = None
 
 
 class OutputText(Struct, frozen=True, tag="output_text"):

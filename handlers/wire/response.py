@@ -78,6 +78,6 @@ class Response(Struct, frozen=True, kw_only=True):
     store: bool
     background: bool
     service_tier: str
-    metadata: dict[str, Any]
+    metadata: dict[str, str]
     safety_identifier: str | None
     prompt_cache_key: str | None

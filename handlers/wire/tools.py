@@ -40,6 +40,7 @@ class Namespace(Struct, frozen=True):
     """Functions under one name, as coding agents send them for each tool server."""
 
     name: str
+    description: str | None = None
     tools: list[dict[str, Any]] = []
 
 

@@ -22,5 +22,10 @@ def read_output(page: str) -> str:
     return "".join(_read_blocks(page, "text"))
 
 
+def read_setting(page: str, name: str) -> str:
+    """Give a setting that a page shows in a line, such as `name = value`."""
+    return re.search(rf"`({re.escape(name)} = [^`]+)`", (FOLDER / page).read_text())[1]
+
+
 def _read_blocks(page: str, language: str) -> list[str]:
     return [block for name, block in BLOCK.findall((FOLDER / page).read_text()) if name == language]

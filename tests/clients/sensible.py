@@ -1,19 +1,20 @@
 """A scripted engine that plays a sensible model: it does what it is told in backticks, and says what came of it.
 
-It decides by the conversation alone. Asked to run commands, it runs one a turn with the shell tool it is offered; asked
-something that an offered function answers, it calls that; it remembers a code word; else it says one of a few things.
+It decides by the conversation, and obeys what it is held to. Asked to run commands, it runs one a turn with the shell
+tool it is offered; asked something that an offered function answers, it calls that; it remembers a code word; asked for
+JSON, it fills it with what it was told; else it says one of a few things.
 """
 
 import json
 import re
 from typing import Any
 
-from engine.pieces import Finish, Reasoning, Sampling, Text, Tools
-from engine.scripted import Script, ScriptedDecoding, ScriptedEngine, call, think
+from engine.pieces import Constraint, Finish, Grammar, Reasoning, Sampling, Text, ToolCall, Tools
+from engine.scripted import Script, ScriptedDecoding, ScriptedEngine, ScriptedGrammar, think
+from tests.clients.obeying import Told, check, to_functions, write
 
 COMMAND = re.compile(r"`([^`]+)`")
 CODE_WORD = re.compile(r"code word is (\w+)")
-PLACE = re.compile(r"\b(?:in|of|for) ([A-Z]\w+)")
 SUBJECT = re.compile(r"[A-Z]?[a-z]+$")  # the last word of get_weather, getWeather
 SHELLS = ("exec_command", "shell")
 ANSWERS = {
@@ -23,6 +24,7 @@ ANSWERS = {
     "Count": "1, 2, 3.",
     "capital of France": "The capital of France is Paris.",
 }
+FREE = Constraint()
 Messages = list[dict[str, Any]]
 
 
@@ -39,19 +41,36 @@ class SensibleEngine(ScriptedEngine):
         self._asked[tuple(tokens)] = messages
         return tokens
 
+    async def constrain(self, prompt: list[int], constraint: Constraint, tools: Tools | None = None) -> ScriptedGrammar:
+        check(constraint, tools or [])
+        return await super().constrain(prompt, constraint, tools)
+
     def decode(
-        self, prompt: list[int], sampling: Sampling, tools: Tools | None = None, **named: Any
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        tools: Tools | None = None,
+        *,
+        grammar: Grammar | None = None,
+        owner: str = "",
     ) -> ScriptedDecoding:
-        self.scripts.append(cut(to_script(self._asked[tuple(prompt)], tools or []), len(prompt), sampling.max_tokens))
-        return super().decode(prompt, sampling, tools, **named)
+        held = grammar.constraint if isinstance(grammar, ScriptedGrammar) else None
+        script = to_script(self._asked[tuple(prompt)], tools or [], held)
+        self.scripts.append(cut(script, len(prompt), sampling.max_tokens))
+        return super().decode(prompt, sampling, tools, grammar=grammar, owner=owner)
 
 
-def to_script(messages: Messages, tools: Tools) -> Script:
-    """Answer the conversation, without its end."""
-    since = next(n for n, message in enumerate(reversed(messages)) if message["role"] == "user")
+def to_script(messages: Messages, tools: Tools, held: Constraint | None) -> Script:
+    """Answer the conversation, without its end; a prompt that is only to be taken up may have no question yet."""
+    since = next((n for n, message in enumerate(reversed(messages)) if message["role"] == "user"), None)
+    if since is None:
+        return []
     task, done = messages[-1 - since]["content"], [m for m in messages[len(messages) - since :] if m["role"] == "tool"]
-    if tools and (next_call := _to_call(task, len(done), tools)):
+    functions = {name: schema for name, schema in to_functions(tools).items() if held is None or name in held.may_call}
+    if next_call := _to_call(task, len(done), functions, held or FREE):
         return think("I ", "look.") + next_call
+    if held and held.schema is not None:
+        return _say(write(Told(task).fill(held.schema, held.schema), held.schema, is_lenient=held.is_lenient))
     return _say(_report(done[-1]["content"]) if done else _answer(task, messages))
 
 
@@ -68,19 +87,22 @@ def cut(script: Script, prompt_tokens: int, max_tokens: int) -> Script:
     return [*kept, finish]
 
 
-def _to_call(task: str, done: int, tools: Tools) -> Script:
-    functions = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+def _to_call(task: str, done: int, functions: dict[str, Any], held: Constraint) -> Script:
     shell = next((name for name in SHELLS if name in functions), None)
     commands = COMMAND.findall(task)
-    if shell:
-        return call(shell, {"cmd": commands[done]}) if done < len(commands) else []
+    if shell and not held.must_call:
+        return [ToolCall(name=shell, arguments=json.dumps({"cmd": commands[done]}))] if done < len(commands) else []
     wanted = next((name for name in functions if SUBJECT.search(name)[0].lower() in task), None)
-    return call(wanted, _to_arguments(task, functions[wanted])) if wanted and not done else []
+    if held.must_call:
+        wanted = wanted or next(iter(functions))
+    elif done:
+        wanted = None
+    return [_fill(wanted, task, functions[wanted], held)] if wanted else []
 
 
-def _to_arguments(task: str, parameters: dict[str, Any]) -> dict[str, str]:
-    place = PLACE.search(task)
-    return dict.fromkeys(parameters.get("required", []), place[1] if place else "here")
+def _fill(name: str, task: str, schema: dict[str, Any], held: Constraint) -> ToolCall:
+    is_lenient = name not in held.may_call or name in held.lenient
+    return ToolCall(name=name, arguments=write(Told(task).fill(schema, schema), schema, is_lenient=is_lenient))
 
 
 def _answer(task: str, messages: Messages) -> str:

@@ -1,5 +1,6 @@
 """nginx, set up as its page says, in front of a live server."""
 
+import json
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from http.client import HTTPConnection
 
 import openai
 import pytest
+from websockets.sync.client import connect
 
 from tests.live import PATIENCE, ROOT, scripted, serving
 
@@ -32,16 +34,17 @@ proxy_temp_path {folder}/replies;
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     arguments, env = scripted(str(tmp_path_factory.mktemp("nginx") / "responses.duckdb"))
-    with serving(*arguments, **env) as server:
+    variable, _, tokens = _block("sh").split()[0].partition("=")
+    with serving(*arguments, **env, **{variable: tokens}) as server:
+        server.headers = {"Authorization": f"Bearer {TOKEN}"}
+        server.ask_until(200, "GET", "/health")
         yield server
 
 
 @pytest.fixture(scope="module")
 def port(server, tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("nginx"), _free_port()
-    page = (ROOT / "docs/deploy/nginx.md").read_text()
-    block = re.search(r"```nginx\n(.*?)```", page, re.DOTALL)[1]
-    block = block.replace("http://127.0.0.1:8080", server.url).replace("127.0.0.1:8080", server.url[7:])
+    block = _block("nginx").replace("127.0.0.1:8080", server.url.removeprefix("http://"))
     block = block.replace("listen 8443", f"listen 127.0.0.1:{port}")
     settings = folder / "nginx.conf"
     user = "user root;" if os.geteuid() == 0 else ""
@@ -88,12 +91,35 @@ def test_without_the_token_nothing_is_served(port):
     assert refused.value.code == "invalid_api_key"
 
 
-def test_models_are_not_changed_through_it(port):
+def test_it_may_have_any_name(port):
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    headers = {"Authorization": f"Bearer {TOKEN}", "Host": "models.example"}
+    connection.request("GET", "/v1/models", headers=headers)
+
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_websocket_goes_through(port):
+    with connect(f"ws://127.0.0.1:{port}/v1/responses", additional_headers={"Authorization": f"Bearer {TOKEN}"}) as ws:
+        ws.send(json.dumps({"type": "response.create", "model": "plain_text", "input": "Hello"}))
+        heard = [json.loads(ws.recv(PATIENCE))["type"] for _ in range(2)]
+
+    assert heard == ["response.created", "response.in_progress"]
+
+
+def test_models_are_not_changed_through_it(port, client):
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("DELETE", "/v1/models/plain_text", headers={"Authorization": f"Bearer {TOKEN}"})
 
     assert connection.getresponse().status == 403
+    assert client.models.retrieve("plain_text").id == "plain_text"
     connection.close()
+
+
+def _block(language):
+    page = (ROOT / "docs/deploy/nginx.md").read_text()
+    return re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1]
 
 
 def _find_nginx():

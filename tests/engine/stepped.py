@@ -72,7 +72,7 @@ class Stepped:
 
     @property
     def kept(self):
-        return self.batch._kept
+        return self.batch.kept
 
     def decode(self, prompt, sampling, owner="", tools=None, unread=1 << 20):
         job = Job(prompt, sampling, tools, owner, Channel(capacity=unread))

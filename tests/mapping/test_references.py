@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from engine.scripted import think
+from handlers.settings import Settings
 from tests.doubles import NOW, say
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
@@ -102,6 +103,18 @@ async def test_an_image_becomes_a_note_and_a_header_says_so(client, engine):
     assert reply.headers["X-Interlock-Warning"] == "unseen parts: 2"
     contents = [message["content"] for message in engine.conversations[-1]]
     assert contents == [NOTE, "", f"Shot:{NOTE}"]
+
+
+async def test_an_image_in_a_chain_is_the_same_note_in_every_later_turn(client, services, engine):
+    engine.script = say("I cannot see it.")
+    first = await client.post(input=[{"role": "user", "content": [{"type": "input_text", "text": "See:"}, IMAGE]}])
+    services.settings = Settings(images="refuse")
+
+    second = await client.post(input="Well?", previous_response_id=first.json["id"])
+
+    assert (second.status_code, second.headers.get("X-Interlock-Warning")) == (200, None)
+    contents = [message["content"] for message in engine.conversations[-1]]
+    assert contents == [f"See:{NOTE}", "I cannot see it.", "Well?"]
 
 
 async def test_items_nobody_knows_keep_their_words_or_are_skipped(client, engine):

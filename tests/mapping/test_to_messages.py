@@ -66,16 +66,36 @@ def test_what_an_assistant_did_is_never_folded_into_a_users_message():
 
 
 def test_all_system_messages_lead_as_one():
-    conversation = messages({"role": "user", "content": "Hello"}, {"role": "developer", "content": "Be brief."})
+    conversation = messages(
+        {"role": "developer", "content": "Be brief."},
+        {"role": "system", "content": "Be clear."},
+        {"role": "user", "content": "Hello"},
+        {"role": "developer", "content": "Be quick."},
+    )
 
     assert to_chat(conversation, "Be kind.") == [
-        {"role": "system", "content": "Be kind.\n\nBe brief."},
+        {"role": "system", "content": "Be kind.\n\nBe brief.\n\nBe clear.\n\nBe quick."},
         {"role": "user", "content": "Hello"},
     ]
 
 
 def test_without_instructions_there_is_no_system_message():
     assert to_chat(messages({"role": "user", "content": "Hello"}), "") == [{"role": "user", "content": "Hello"}]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"summary": [], "content": None, "encrypted_content": None},
+        {"summary": None, "content": None},
+        {},
+        {"summary": [], "content": [], "encrypted_content": "gAAAA", "status": None},
+    ],
+)
+def test_reasoning_without_words_says_nothing_and_harms_nothing(words):
+    turn = messages({"type": "reasoning", "id": "rs_1", **words}, {"role": "assistant", "content": "Hi"})
+
+    assert to_chat(turn, None) == [{"role": "assistant", "content": "Hi"}]
 
 
 def test_a_template_is_given_calls_with_decoded_arguments():
@@ -126,7 +146,8 @@ def test_the_words_of_an_unknown_item_are_the_assistants_whatever_its_role(role)
         ({"role": "user", "content": [{"type": "x" * 999}]}, "input[0].content[0].type", "x..."),
         ({"type": "function_call", "name": "look"}, "input[0].call_id", "it is required"),
         ({"type": "custom_tool_call", "name": "patch"}, "input[0].call_id", "it is required"),
-        ({"type": "function_call_output", "output": "x"}, "input[0].call_id", "it is required"),
+        ({"type": "function_call_output", "output": "x", "call_id": 5}, "input[0].call_id", "got `int`"),
+        ({"type": "function_call_output", "call_id": "c"}, "input[0].output", "it is required"),
         ({"type": "function_call_output", "call_id": "c", "output": 1}, "input[0].output", "got `int`"),
     ],
 )

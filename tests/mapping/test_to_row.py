@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from engine.scripted import stop, think
+from handlers.settings import Settings
 from storage.rows import Chain
 from tests.doubles import MODEL, NOW, say
 
@@ -40,9 +41,28 @@ async def test_instructions_are_never_stored_as_input(client, engine, services):
         assert msgspec.json.decode(row.input_json) == [{"type": "message", "role": "user", "content": "Hello"}]
 
 
-@pytest.mark.parametrize(("metadata", "seconds"), [({}, 604800), (None, 604800), ({"retention_seconds": 60}, 60)])
+@pytest.mark.parametrize(
+    ("metadata", "seconds"),
+    [
+        ({}, 604_800), (None, 604_800), ([], 604_800), ("retention_seconds", 604_800),
+        ({"retention_seconds": None}, 604_800), ({"retention_seconds": 60}, 60),
+        ({"retention_seconds": 7_776_000}, 7_776_000),
+    ],
+)  # fmt: skip
 async def test_retention_is_stamped_on_the_row(client, engine, services, metadata, seconds):
     engine.script = say("Hi")
+
+    row = await stored(client, services, metadata=metadata)
+
+    assert row.expires_at == NOW + seconds
+
+
+@pytest.mark.parametrize(("metadata", "seconds"), [(None, 100), ({"retention_seconds": 60}, 60)])
+async def test_a_server_has_a_retention_of_its_own_that_a_request_overrides(
+    client, engine, services, metadata, seconds
+):
+    engine.script = say("Hi")
+    services.settings = Settings(retention_seconds=100)
 
     row = await stored(client, services, metadata=metadata)
 

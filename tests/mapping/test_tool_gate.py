@@ -3,7 +3,7 @@
 import pytest
 
 from handlers.mapping.to_messages import Message, to_items, to_messages
-from handlers.mapping.tool_gate import to_canonical, to_outstanding
+from handlers.mapping.tool_gate import find_gate_fault, to_canonical, to_outstanding
 
 
 def turn(*call_ids):
@@ -64,3 +64,28 @@ def test_the_outstanding_calls_are_those_of_the_last_assistant_turn():
 
     assert to_outstanding(history) == ["b"]
     assert to_outstanding([Message("user", "Hi")]) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "event", "call_id"),
+    [
+        (out("a", "a"), "output_duplicated", "a"),
+        (out("x", "a", "a"), "output_unknown", "x"),
+        (out("a", "a", "x"), "output_duplicated", "a"),
+        (out("a", "x", "a"), "output_unknown", "x"),
+        (out("x", "x"), "output_unknown", "x"),
+        (out("b"), "outputs_missing", None),
+        ([*out("a"), USER, *out("b")], "outputs_scattered", None),
+        ([USER, *out("x")], "outputs_scattered", None),
+        ([USER], "calls_unresolved", None),
+    ],
+)
+def test_the_first_fault_of_the_outputs_is_named_in_the_order_they_were_sent(items, event, call_id):
+    named, facts = find_gate_fault(["a", "b"], to_messages(to_items(items)))
+
+    assert (named, facts.get("call_id")) == (event, call_id)
+
+
+@pytest.mark.parametrize("items", [out("a", "b"), out("b", "a"), [*out("b", "a"), USER, USER]])
+def test_all_the_outputs_in_any_order_may_lead_a_turn(items):
+    assert find_gate_fault(["a", "b"], to_messages(to_items(items))) is None

@@ -5,19 +5,25 @@ clients send and read, it is amended here, each time for the reason that stands 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jsonschema_rs import Validator, validator_for
-from openai.types.responses import CompactedResponse, Response, ResponseStreamEvent
+from openai.types.responses import (
+    CompactedResponse,
+    InputTokenCountResponse,
+    Response,
+    ResponseItem,
+    ResponseStreamEvent,
+)
 from pydantic import TypeAdapter
 
 Schema = dict[str, Any]
 FUNCTION = {"$ref": "#/components/schemas/FunctionTool"}
 AMENDED: dict[str, Schema] = {
-    # the document knows functions only; other tools are echoed as they came
+    # the document knows functions only; of the others the client's types know
     "Tool": {
         "anyOf": [
             FUNCTION,
@@ -45,31 +51,34 @@ AMENDED: dict[str, Schema] = {
 }
 # free-form tools are the client's, and not in the document
 UNDOCUMENTED = {"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"}
+LISTED = {
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+}  # fmt: skip
 
 
 def check_reply(status: int, content_type: str, text: str) -> None:
-    """Check a whole or cut reply of the Responses API: a stream, a response or an error."""
+    """Check a whole or cut reply of the Responses API: a stream, an error, or what its `object` says it is."""
     if content_type.startswith("text/event-stream"):
         for event in read_events(text):
             check_event(event)
-    elif text and status < 400:
-        check_response(json.loads(text))
-    elif text:
+    elif text and status >= 400:
         check_error(json.loads(text))
+    elif text:
+        body = json.loads(text)
+        CHECKS[body["object"]](body)
 
 
 def check_event(event: dict[str, Any]) -> None:
     """Check one event of a stream."""
     if event["type"] not in UNDOCUMENTED:
         _schemas()[event["type"]].validate(event)
-    known = {**event, "response": _to_known(event["response"])} if "response" in event else event
-    _client_type(ResponseStreamEvent).validate_python(known, strict=True)
+    _client_type(ResponseStreamEvent).validate_python(event, strict=True)
 
 
 def check_response(response: dict[str, Any]) -> None:
     """Check one response."""
     _validator("ResponseResource").validate(response)
-    _client_type(Response).validate_python(_to_known(response), strict=True)
+    _client_type(Response).validate_python(response, strict=True)
 
 
 def check_error(body: dict[str, Any]) -> None:
@@ -82,6 +91,33 @@ def check_compaction(body: dict[str, Any]) -> None:
     """Check what POST /v1/responses/compact answered; the official client's type knows no user's message in it."""
     _validator("CompactResource").validate(body)
     CompactedResponse.model_construct(**body)
+
+
+def check_items(body: dict[str, Any]) -> None:
+    """Check a page of a response's input items; items of types that nobody knows are listed as they came."""
+    assert (body["object"], type(body["has_more"])) == ("list", bool)
+    for item in body["data"]:
+        if item["type"] in LISTED:
+            _client_type(ResponseItem).validate_python(item, strict=True)
+
+
+def check_count(body: dict[str, Any]) -> None:
+    """Check what POST /v1/responses/input_tokens answered."""
+    _client_type(InputTokenCountResponse).validate_python(body, strict=True)
+
+
+def check_deletion(body: dict[str, Any]) -> None:
+    """Check what DELETE answered; neither the document nor the client knows more of it than this."""
+    assert body == {"id": body["id"], "object": "response.deleted", "deleted": True}
+
+
+CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "response": check_response,
+    "response.compaction": check_compaction,
+    "response.input_tokens": check_count,
+    "response.deleted": check_deletion,
+    "list": check_items,
+}
 
 
 def check_socket_error(event: dict[str, Any]) -> None:
@@ -120,10 +156,3 @@ def _schemas() -> dict[str, Validator]:
 @cache
 def _client_type(given: Any) -> TypeAdapter[Any]:
     return TypeAdapter(given)
-
-
-def _to_known(response: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what is echoed as it came and that the client's types cannot have."""
-    metadata = {name: value for name, value in response["metadata"].items() if isinstance(value, str)}
-    tools = [tool for tool in response["tools"] if tool["type"] == "function"]
-    return {**response, "metadata": metadata, "tools": tools}

@@ -20,12 +20,13 @@ def to_events(text: str) -> list[dict]:
 
 
 def assert_laws(events: list[dict]) -> None:
-    """Numbers count from 0, created is first, every added has its done, deltas join, one terminal and it is last."""
+    """Numbers count from 0, created is first, every added has its done and place, deltas join, one terminal is last."""
     names = [event["type"] for event in events]
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert [name for name in names if name != "response.queued"][:2] == ["response.created", "response.in_progress"]
     assert [name for name in names if name in TERMINALS] == names[-1:]
     _assert_pairs(events)
+    _assert_places(events)
     _assert_parts(events)
     _assert_texts(events)
     _assert_terminal(events)
@@ -48,6 +49,14 @@ def _assert_pairs(events: list[dict]) -> None:
             added = open_items.pop(event["output_index"])
             assert (added["id"], added["type"]) == (event["item"]["id"], event["item"]["type"])
     assert not open_items
+
+
+def _assert_places(events: list[dict]) -> None:
+    added = [event for event in events if event["type"] == "response.output_item.added"]
+    places = {event["item"]["id"]: event["output_index"] for event in added}
+    assert list(places.values()) == list(range(len(added)))
+    for event in events:
+        assert event.get("output_index") == places.get(event.get("item_id") or event.get("item", {}).get("id"))
 
 
 def _assert_parts(events: list[dict]) -> None:
@@ -81,6 +90,8 @@ def _assert_terminal(events: list[dict]) -> None:
     assert last["output"] == [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert (last["error"] is not None) is (last["status"] == "failed")
     assert (last["incomplete_details"] is not None) is (last["status"] == "incomplete")
+    if last["status"] == "failed":
+        assert "in_progress" not in [item["status"] for item in last["output"]]
     if last["status"] == "incomplete":
         assert [item["status"] for item in last["output"][:-1]] == ["completed"] * (len(last["output"]) - 1)
         assert not last["output"] or last["output"][-1]["status"] == "incomplete"

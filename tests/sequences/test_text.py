@@ -16,6 +16,8 @@ SCENARIOS = {
     "unicode_split_over_tokens": say("Grüße ", "", "", "🦊", "", "你", "好"),
     "failure_before_the_first_token": [DecodeError("out of memory")],
     "failure_after_the_first_token": [Text("The"), Text(" cap"), DecodeError("out of memory")],
+    "failure_while_reasoning": [*think("Hm", "m"), DecodeError("out of memory")],
+    "failure_after_reasoning": [*think("Hm."), Text("The"), DecodeError("out of memory")],
     "engine_ends_without_saying_why": [Text("The")],
     "model_ends_with_an_error": [Text("The"), *stop("error")],
     "reasoning_then_text": think("Look", " it up.") + say("Paris", "."),
@@ -32,6 +34,7 @@ SCENARIOS = {
     "reasoning_then_a_call": think("Look it up.") + call("weather", {"city": "Oslo"}) + stop(),
     "a_call_cut_by_the_limit": [Text("I look."), *call("weather", "{}"), *stop("length")],
     "a_call_of_a_failed_turn": [Text("I look."), *call("weather", "{}"), DecodeError("broken")],
+    "a_call_of_a_turn_that_ends_with_an_error": [Text("I look."), *call("weather", "{}"), *stop("error")],
     "step_crashes_midway": [Text("The"), ZeroDivisionError()],
 }
 
@@ -44,7 +47,7 @@ async def test_a_stream(client, engine, sse, scenario):
 
     assert reply.status_code == 200
     assert_laws(to_events(reply.text))
-    assert all(chunk.endswith(b"\n\n") and chunk.count(b"\n\n") == 1 for chunk in reply.chunks)
+    assert all(chunk.endswith(b"\n\n") for chunk in reply.chunks)
     assert reply.text == sse
 
 
@@ -62,6 +65,18 @@ async def test_json_is_the_same_stream_drained(client, engine, services, scenari
     else:
         assert whole.status_code == 200
         assert _unnumbered(whole.json) == _unnumbered(terminal)
+
+
+@pytest.mark.parametrize(
+    ("script", "tokens"), [([Text("The"), *stop("error", prompt_tokens=7)], 7), ([Text("The")], None)]
+)
+async def test_a_failure_tells_what_was_used_if_the_model_said_so(client, engine, script, tokens):
+    engine.script = script
+
+    reply = await client.post(input="Hello", stream=True)
+
+    usage = to_events(reply.text)[-1]["response"]["usage"]
+    assert (usage and usage["input_tokens"]) == tokens
 
 
 async def test_a_chained_turn(client, engine, sse):

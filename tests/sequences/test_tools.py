@@ -115,7 +115,7 @@ async def test_a_free_form_call_is_answered_on_the_stored_chain(client, engine):
 
 
 async def test_a_free_form_call_that_was_being_shown_is_closed(client, engine, ended):
-    engine.script = A_PATCH * 20 + stop()
+    engine.script = A_PATCH * 60 + stop()
     reading = client.start(input="Patch it.", tools=TOOLS, stream=True)
     reading.unread = asyncio.Semaphore(2)
     await reading.seen("response.in_progress")

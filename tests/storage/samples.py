@@ -41,8 +41,8 @@ def trace(exchange_id="ex_1", **changes):
             "status": 200,
             "model": "tiny",
             "response_id": "resp_1",
-            "moves": [("route_found", "ROUTING", "VALIDATING", 0.1), ("row_written", "PERSISTING", "DONE", 2.0)],
-            "facts": {"ahead": 3, "first_token_ms": 12.5},
+            "moves": '[["route_found","ROUTING","VALIDATING",0.1],["row_written","PERSISTING","DONE",2.0]]',
+            "facts": '{"ahead":3,"first_token_ms":12.5}',
             **changes,
         }
     )

@@ -480,9 +480,9 @@ async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(fil
     found = await store.traces(TraceQuery(event="decode_finished"))
 
     assert [(one.id, one.machine, one.ended_at, one.facts) for one in found] == [
-        ("ex_2", "durable", 100, {}), ("ex_1", "exchange", 100, {}),
+        ("ex_2", "durable", 100, "{}"), ("ex_1", "exchange", 100, "{}"),
     ]  # fmt: skip
-    assert found[1].moves[1] == ("row_written", "PERSISTING", "DONE", 1.5)
+    assert found[1].moves == PATHS["ex_1"]
     assert (await store.trace("ex_3")).machine == "durable"
     await store.sweep(now=200, trace_retention=100)
     assert len(await store.traces(TraceQuery())) == 4

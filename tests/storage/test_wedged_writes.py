@@ -7,7 +7,8 @@ import weakref
 
 import pytest
 
-from handlers.writes import MOVES_KEPT, SWEEP_VISITS, Writes
+from handlers.write import MOVES_KEPT
+from handlers.writes import SWEEP_VISITS, Writes
 from machines.write import State
 from tests.storage.scripted import (
     FAR,

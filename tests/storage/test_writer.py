@@ -58,6 +58,42 @@ async def test_rows_that_wait_together_are_committed_together(writer, gate):
     assert len(gate.groups) <= 4
 
 
+@pytest.fixture
+def paced(connection, gate):
+    gate.set()
+    writer = Writer(connection.cursor(), pace=3600)
+    yield writer
+    writer.close()
+
+
+async def test_rows_that_come_soon_after_a_commit_are_gathered_until_other_work_comes(paced, gate):
+    await paced.put(row("resp_0"))
+    puts = [paced.put(row(f"resp_{number}")) for number in range(1, 4)]
+
+    await paced.do(lambda _: 0, "nothing")
+    await asyncio.gather(*puts)
+
+    assert gate.groups == [1, 3]
+
+
+async def test_rows_that_are_gathered_are_committed_once_there_are_many(paced, gate):
+    await paced.put(row("resp_0"))
+
+    await asyncio.gather(*(paced.put(row(f"resp_{number}")) for number in range(1, module.GROUP_ROWS + 1)))
+
+    assert gate.groups == [1, module.GROUP_ROWS]
+
+
+async def test_rows_that_are_gathered_are_committed_before_the_writer_ends(connection, paced, gate):
+    await paced.put(row("resp_0"))
+    put = paced.put(row("resp_1"))
+
+    paced.close()
+
+    await put
+    assert ids(connection) == ["resp_0", "resp_1"]
+
+
 async def test_large_rows_are_not_gathered(writer, gate):
     puts = [writer.put(row(f"resp_{number}", input_json="x" * module.GROUP_CHARACTERS)) for number in range(3)]
 

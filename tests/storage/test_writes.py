@@ -6,7 +6,7 @@ import gc
 import pytest
 from transitions import MachineError
 
-from handlers import writes as module
+from handlers import write as module
 from handlers.writes import FAILED_KEPT
 from machines.write import WRITE, State
 from tests.storage.scripted import (
