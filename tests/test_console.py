@@ -109,6 +109,7 @@ def test_a_script_reads_no_markup_and_is_short(path):
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|text/html", text
     )
     assert len(text.splitlines()) < 300
+    assert max(map(len, text.splitlines())) <= 120
 
 
 @pytest.mark.parametrize("path", [path for path in sorted(FILES) if path != "/console/icon.svg"])

@@ -6,7 +6,8 @@ export const byId = (id) => document.getElementById(id);
 
 export const el = (name, attributes = {}, ...children) => give(document.createElement(name), attributes, children);
 
-export const shape = (name, attributes = {}, ...children) => give(document.createElementNS(SVG, name), attributes, children);
+export const shape = (name, attributes = {}, ...children) => (
+  give(document.createElementNS(SVG, name), attributes, children));
 
 function give(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) setAttribute(node, name, value);

@@ -6,7 +6,8 @@ import { about, duration, number } from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const ELEMENTS = ['svg', 'title', 'defs', 'marker', 'path', 'rect', 'g', 'text', 'polyline'];
-const ATTRIBUTES = /^(xmlns|class|id|role|data-[a-z]+|viewBox|width|height|x|y|rx|d|points|orient|ref[XY]|marker(-end|Width|Height|Units))$/;
+const SHAPING = 'd|height|points|rx|viewBox|width|x|y|orient|refX|refY|marker-end|markerHeight|markerUnits|markerWidth';
+const ATTRIBUTES = new RegExp(`^(xmlns|class|id|role|data-[a-z]+|${SHAPING})$`);
 const NARROWEST = 3;
 const WIDEST = 16; // how wide the busiest way is
 const LETTERS = { event: 7.02, code: 6.41 }; // how wide one is, as the drawing reckons
@@ -20,7 +21,8 @@ export function parse(text) {
   for (const node of [root, ...root.querySelectorAll('*')]) {
     const attribute = [...node.attributes].find(({ name }) => !ATTRIBUTES.test(name));
     if (node.namespaceURI !== SVG || !ELEMENTS.includes(node.localName) || attribute) {
-      throw new ToldError(`The drawing is not shown: it has <${node.localName}>${attribute ? ` with ${attribute.name}` : ''}.`);
+      const found = attribute ? `<${node.localName}> with ${attribute.name}` : `<${node.localName}>`;
+      throw new ToldError(`The drawing is not shown: it has ${found}.`);
     }
   }
   return document.importNode(root, true);
@@ -65,15 +67,18 @@ export function time(root, spent) {
 }
 
 function sum(moves, { event, from, to }) {
-  const isMeant = (move) => (!event || event === move.event) && (!from || from === move.from) && (!to || to === move.to);
-  return moves.filter(isMeant).reduce((total, move) => total + move.count, 0);
+  const isSame = (mine, given) => mine === undefined || mine === given;
+  return moves
+    .filter((move) => isSame(event, move.event) && isSame(from, move.from) && isSame(to, move.to))
+    .reduce((total, move) => total + move.count, 0);
 }
 
 function widen(way, count, most) {
   const arrow = way.querySelector('.arrow');
   let flow = way.querySelector('.flow');
   if (!flow) {
-    flow = shape('polyline', { points: arrow.getAttribute('points'), class: arrow.getAttribute('class').replace('arrow', 'flow') });
+    const kind = arrow.getAttribute('class').replace('arrow', 'flow');
+    flow = shape('polyline', { points: arrow.getAttribute('points'), class: kind });
     way.prepend(flow);
   }
   const width = count ? NARROWEST + (WIDEST - NARROWEST) * Math.sqrt(count / most) : 0;
@@ -92,7 +97,8 @@ function tally(edge, words) {
   const kind = edge.classList.contains('way') ? 'sum' : 'tally';
   if (chip) return pill(corner(chip, 'x', 'width') - 4, corner(chip, 'y'), words, kind);
   const word = edge.querySelector('text');
-  return pill(corner(word, 'x') + word.textContent.length * LETTERS[word.classList[0]] + 16, corner(word, 'y') - 4, words, kind);
+  const length = word.textContent.length * LETTERS[word.classList[0]];
+  return pill(corner(word, 'x') + length + 16, corner(word, 'y') - 4, words, kind);
 }
 
 function note(root, state, words, kind) {

@@ -6,6 +6,8 @@ import { draw, drawLit, time, toWords } from './drawing.js';
 import { link } from './view.js';
 import { about, duration, moment, number, outcome, queued, took, written } from './words.js';
 
+const LEADING = { Model: 'model', Response: 'response_id' }; // facts that lead to a list, by its filter
+
 let known = ''; // the exchange that is shown, and how many moves of it
 
 export const exchange = {
@@ -46,7 +48,8 @@ function showWhole(trace) {
   show(byId('one-why'), trace.message !== null);
   setAttribute(byId('one-why'), 'class', ink);
   setText(byId('one-sentence'), trace.message ?? '');
-  setText(byId('one-row'), `The row ${toLeading(trace)} of the table ${trace.machine} says so${trace.code ? `, with the code ${trace.code}` : ''}.`);
+  const code = trace.code ? `, with the code ${trace.code}` : '';
+  setText(byId('one-row'), `The row ${toLeading(trace)} of the table ${trace.machine} says so${code}.`);
   fill(byId('one-facts'), toFacts(trace), (fact) => fact.name, makeFact, updateFact);
 }
 
@@ -58,14 +61,14 @@ function toLeading({ event, moves }) {
 function toFacts(trace) {
   const { facts } = trace;
   const count = (name) => (facts[name] === undefined ? null : number(facts[name]));
-  const share = facts.prompt_tokens ? ` (${Math.round((100 * (facts.cached_tokens ?? 0)) / facts.prompt_tokens)} %)` : '';
+  const share = Math.round((100 * facts.cached_tokens) / Math.max(1, facts.prompt_tokens));
   const shown = {
     'Last event': trace.event,
     Model: trace.model,
     Response: trace.response_id,
     'In the queue': queued(facts),
     'Prompt tokens': count('prompt_tokens'),
-    'of them cached': facts.cached_tokens === undefined ? null : count('cached_tokens') + share,
+    'of them cached': facts.cached_tokens === undefined ? null : `${count('cached_tokens')} (${share} %)`,
     'Output tokens': count('output_tokens'),
     'First token': facts.first_token_ms === undefined ? null : `after ${duration(facts.first_token_ms)}`,
     'Tokens/s': facts.tokens_per_second === undefined ? null : about(facts.tokens_per_second),
@@ -75,11 +78,11 @@ function toFacts(trace) {
   return Object.entries(shown).filter(([, value]) => value !== null).map(([name, value]) => ({ name, value }));
 }
 
-const makeFact = ({ name }) => el('div', {}, el('dt', {}, name), el('dd', {}, name === 'Response' || name === 'Model' ? el('a') : ''));
+const makeFact = ({ name }) => el('div', {}, el('dt', {}, name), el('dd', {}, name in LEADING ? el('a') : ''));
 
 function updateFact(node, { name, value }) {
   const anchor = node.querySelector('a');
-  if (anchor) setAttribute(anchor, 'href', link({ view: 'exchanges', [name === 'Model' ? 'model' : 'response_id']: value }));
+  if (anchor) setAttribute(anchor, 'href', link({ view: 'exchanges', [LEADING[name]]: value }));
   setText(anchor ?? node.lastElementChild, value);
 }
 

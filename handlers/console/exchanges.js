@@ -35,10 +35,13 @@ export const exchanges = {
 
 function toQuery(params) {
   const query = Object.fromEntries(FILTERS.map((name) => [name, params.get(name)]));
+  return { ...query, ...toSpan(params), limit: PAGE, after: params.get('after') };
+}
+
+function toSpan(params) {
   const last = params.get('last');
-  if (last === 'between') Object.assign(query, { since: toStamp(params.get('since')), until: toStamp(params.get('until')) });
-  else if (last) query.since = (Date.now() / 1000 - Number(last)).toFixed(3);
-  return { ...query, limit: PAGE, after: params.get('after') };
+  if (last === 'between') return { since: toStamp(params.get('since')), until: toStamp(params.get('until')) };
+  return last ? { since: (Date.now() / 1000 - Number(last)).toFixed(3) } : {};
 }
 
 // A time of this place, or what else stands there: the server says what is wrong with it.

@@ -50,14 +50,14 @@ function showTiles(told) {
   const ended = (state) => told.moves
     .filter((move) => TRACED.includes(move.machine) && move.to === state)
     .reduce((total, move) => total + move.count, 0);
-  const isStuck = told.writes.some((write) => STUCK.includes(write.state));
+  const stuck = told.writes.some((write) => STUCK.includes(write.state)) ? 'failed' : 'delayed';
   const waiting = told.models.reduce((total, model) => total + model.waiting, 0);
   const tiles = [
     { name: 'under way', count: told.under_way.length, ink: 'progress', href: link({ view: 'exchanges' }) },
     { name: 'waiting for a model', count: waiting, ink: 'delayed', href: link({ view: 'models' }) },
     ...Object.entries(ENDS).map(([state, name]) => (
       { name, count: ended(state), ink: INKS[state], href: link({ view: 'exchanges', state, last }) })),
-    { name: 'writes not landed', count: told.writes.length, ink: isStuck ? 'failed' : 'delayed', href: link({ view: 'models' }) },
+    { name: 'writes not landed', count: told.writes.length, ink: stuck, href: link({ view: 'models' }) },
   ];
   fill(byId('tiles'), tiles, (tile) => tile.name, makeTile, updateTile);
 }
@@ -73,16 +73,17 @@ function updateTile({ firstElementChild: anchor }, { count, ink, href }) {
 function showMoves(moves, last) {
   show(byId('moves'), moves.length > 0);
   show(byId('moves-none'), moves.length === 0);
-  fill(byId('moves').tBodies[0], moves, (move) => `${move.machine} ${move.event} ${move.from}`, makeMove, (row, move) => {
-    const event = row.querySelector('a');
-    if (event) setAttribute(event, 'href', link({ view: 'exchanges', event: move.event, last }));
-    setText(row.lastElementChild, number(move.count));
+  const toKey = ({ machine, event, from }) => `${machine} ${event} ${from}`;
+  fill(byId('moves').tBodies[0], moves, toKey, makeMove, (row, { event, count }) => {
+    const anchor = row.querySelector('a');
+    if (anchor) setAttribute(anchor, 'href', link({ view: 'exchanges', event, last }));
+    setText(row.lastElementChild, number(count));
   });
 }
 
 function makeMove({ machine, event, from, to }) {
   const name = TRACED.includes(machine) ? el('a', {}, event) : event;
-  return el('tr', { role: 'row' },
-    el('td', { role: 'cell', class: 'code' }, name, el('div', { class: 'quiet' }, `${from} → ${to}`)),
-    el('td', { role: 'cell', class: 'number' }));
+  return el('tr', {},
+    el('td', { class: 'code' }, name, el('div', { class: 'quiet' }, `${from} → ${to}`)),
+    el('td', { class: 'number' }));
 }

@@ -20,14 +20,15 @@ export const models = {
     const words = toWords(await draw('write', signal));
     show(byId('writes'), told.writes.length > 0);
     show(byId('writes-none'), told.writes.length === 0);
-    fill(byId('writes').tBodies[0], told.writes, (write) => write.id, makeWrite, (row, write) => updateWrite(row, write, words));
+    const update = (row, write) => updateWrite(row, write, words.get(write.state));
+    fill(byId('writes').tBodies[0], told.writes, (write) => write.id, makeWrite, update);
   },
 };
 
 function makeModel({ name }) {
-  return el('li', { class: 'panel' },
-    el('h2', {}, el('a', { href: link({ view: 'exchanges', model: name }) }, name), ' ', el('span', { class: 'badge' })),
-    el('dl', { class: 'facts' }));
+  const anchor = el('a', { href: link({ view: 'exchanges', model: name }) }, name);
+  const heading = el('h2', {}, anchor, ' ', el('span', { class: 'badge' }));
+  return el('li', { class: 'panel' }, heading, el('dl', { class: 'facts' }));
 }
 
 function updateModel(node, model) {
@@ -37,7 +38,7 @@ function updateModel(node, model) {
 }
 
 function toFacts({ running, capacity, waiting, queue_limit: limit, cache, instance, step_seconds: step, ...held }) {
-  const holders = [[held.leases, 'request'], [held.retains, 'write'], [held.tombstones, 'tombstone']].filter(([n]) => n > 0);
+  const holders = [[held.leases, 'request'], [held.retains, 'write'], [held.tombstones, 'tombstone']];
   return [
     { name: 'Decoding', value: `${number(running)} of ${number(capacity)}`, part: running / capacity },
     { name: 'Waiting', value: `${number(waiting)} of ${number(limit)}`, part: waiting / limit },
@@ -47,7 +48,7 @@ function toFacts({ running, capacity, waiting, queue_limit: limit, cache, instan
       part: cache?.limit ? cache.bytes / cache.limit : 0,
     },
     { name: 'Step under way', value: step ? `for ${duration(step * 1000)}` : 'none' },
-    { name: 'Held by', value: holders.map(([n, word]) => plural(n, word)).join(', ') || 'nobody' },
+    { name: 'Held by', value: holders.filter(([n]) => n).map(([n, word]) => plural(n, word)).join(', ') || 'nobody' },
     { name: 'Instance', value: String(instance) },
   ];
 }
@@ -63,16 +64,19 @@ function updateFact(node, { value, part }) {
   if (level) level.style.width = `${Math.min(100, 100 * part).toFixed(1)}%`;
 }
 
+const cell = (name, ...children) => el('td', { role: 'cell', 'data-label': name }, ...children);
+
 function makeWrite({ id }) {
-  return el('tr', { role: 'row' },
-    el('td', { role: 'cell', 'data-label': 'Response' }, el('a', { class: 'code', href: link({ view: 'exchanges', response_id: id }) }, id)),
-    el('td', { role: 'cell', 'data-label': 'State' }, el('span', { class: 'badge' }), ' ', el('span', { class: 'quiet' })),
-    el('td', { role: 'cell', 'data-label': 'For', class: 'number' }));
+  const anchor = el('a', { class: 'code', href: link({ view: 'exchanges', response_id: id }) }, id);
+  const row = el('tr', { role: 'row' }, cell('Response', anchor), cell('State'), cell('For'));
+  row.cells[1].append(el('span', { class: 'badge' }), ' ', el('span', { class: 'quiet' }));
+  row.cells[2].classList.add('number');
+  return row;
 }
 
 function updateWrite(row, { state, seconds }, words) {
   setText(row.querySelector('.badge'), state);
   setAttribute(row.querySelector('.badge'), 'class', `badge ${WRITES[state] ?? 'progress'}`);
-  setText(row.querySelector('.quiet'), words.get(state) ?? '');
+  setText(row.querySelector('.quiet'), words ?? '');
   setText(row.lastElementChild, duration(seconds * 1000));
 }

@@ -47,12 +47,15 @@ function toScope(answers, hasMore) {
 }
 
 function plotBoth(answers, span) {
-  const toPoints = (fact, words) => answers
-    .filter((trace) => trace.facts[fact] !== undefined)
-    .map((trace) => ({ x: trace.started_at, y: trace.facts[fact], title: `${words(trace.facts[fact])}, ${trace.model}, ${moment(trace.started_at)}` }));
-  const rate = (value) => about(value);
-  plot(byId('plot-first'), { ...span, points: toPoints('first_token_ms', duration), words: duration, title: `Time to first token of ${plural(answers.length, 'answer')}; the table has the figures` });
-  plot(byId('plot-rate'), { ...span, points: toPoints('tokens_per_second', rate), words: rate, title: `Tokens per second of ${plural(answers.length, 'answer')}; the table has the figures` });
+  plotFact(byId('plot-first'), answers, 'first_token_ms', { ...span, words: duration, name: 'Time to first token' });
+  plotFact(byId('plot-rate'), answers, 'tokens_per_second', { ...span, words: about, name: 'Tokens per second' });
+}
+
+function plotFact(holder, answers, fact, { name, words, ...span }) {
+  const points = answers.filter(({ facts }) => facts[fact] !== undefined).map(({ facts, model, started_at: began }) => (
+    { x: began, y: facts[fact], title: `${words(facts[fact])}, ${model}, ${moment(began)}` }));
+  const title = `${name} of ${plural(points.length, 'answer')}; the table has the figures`;
+  plot(holder, { ...span, points, words, title });
 }
 
 function showModels(answers) {
@@ -70,11 +73,12 @@ function makeRow() {
 }
 
 function updateRow(row, [name, answers]) {
-  const firsts = answers.map((trace) => trace.facts.first_token_ms);
-  const rates = answers.map((trace) => trace.facts.tokens_per_second).filter((rate) => rate !== undefined);
-  const slowest = answers.reduce((worst, trace) => (trace.facts.first_token_ms > worst.facts.first_token_ms ? trace : worst));
-  const texts = [name ?? '', number(answers.length), duration(rank(firsts, 0.5)), duration(rank(firsts, 0.95)), rates.length ? about(rank(rates, 0.5)) : ''];
-  texts.forEach((text, place) => setText(row.cells[place], text));
+  const firsts = answers.map(({ facts }) => facts.first_token_ms);
+  const rates = answers.map(({ facts }) => facts.tokens_per_second).filter((rate) => rate !== undefined);
+  const starts = [0.5, 0.95].map((share) => duration(rank(firsts, share)));
+  const rate = rates.length ? about(rank(rates, 0.5)) : '';
+  [name ?? '', number(answers.length), ...starts, rate].forEach((text, place) => setText(row.cells[place], text));
+  const slowest = answers[firsts.indexOf(Math.max(...firsts))];
   const anchor = row.querySelector('a');
   setAttribute(anchor, 'href', toExchange(slowest.id));
   setText(anchor, `${duration(slowest.facts.first_token_ms)}, ${moment(slowest.started_at)}`);

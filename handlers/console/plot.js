@@ -18,10 +18,11 @@ export function plot(holder, { points, from, to, words, title }) {
   const top = toTop(Math.max(...points.map((point) => point.y), 0) || 1);
   const x = (at) => LEFT + ((width - LEFT - RIGHT) * (at - from)) / (to - from);
   const y = (value) => HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * value) / top;
-  const dots = points.map((point) => (
-    shape('circle', { cx: x(point.x).toFixed(1), cy: y(point.y).toFixed(1), r: 3, class: 'dot' }, shape('title', {}, point.title))));
-  holder.replaceChildren(shape('svg', { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: 'img', 'aria-label': title },
-    ...toGrid(top, width, y, words), ...toHours(from, to, width, x), ...dots, toMedians(points, from, to, x, y)));
+  const size = { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT };
+  const dots = points.map((point) => toDot(x(point.x), y(point.y), point.title));
+  const axes = [...toGrid(top, width, y, words), ...toTimes(from, to, width, x)];
+  holder.replaceChildren(shape('svg', { ...size, role: 'img', 'aria-label': title },
+    ...axes, ...dots, toMedians(points, from, to, x, y)));
 }
 
 // The next of 1, 2 and 5 times a power of ten.
@@ -30,27 +31,34 @@ function toTop(most) {
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= most);
 }
 
+const toDot = (x, y, title) => (
+  shape('circle', { cx: x.toFixed(1), cy: y.toFixed(1), r: 3, class: 'dot' }, shape('title', {}, title)));
+
 function toGrid(top, width, y, words) {
-  return [0, 0.5, 1].flatMap((part) => [
-    shape('line', { x1: LEFT, x2: width - RIGHT, y1: y(part * top), y2: y(part * top), class: 'grid' }),
-    shape('text', { x: LEFT - 8, y: y(part * top) + 4, 'text-anchor': 'end' }, part ? words(part * top) : '0'),
+  return [0, 0.5, 1].map((part) => part * top).flatMap((value) => [
+    shape('line', { x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value), class: 'grid' }),
+    shape('text', { x: LEFT - 8, y: y(value) + 4, 'text-anchor': 'end' }, value ? words(value) : '0'),
   ]);
 }
 
-function toHours(from, to, width, x) {
-  const places = width < 420 ? [0, 1] : [0, 0.25, 0.5, 0.75, 1];
+function toTimes(from, to, width, x) {
+  const parts = width < 420 ? [0, 1] : [0, 0.25, 0.5, 0.75, 1];
   const anchors = { 0: 'start', 1: 'end' };
-  return places.map((part) => (
-    shape('text', { x: x(from + part * (to - from)), y: HEIGHT - 6, 'text-anchor': anchors[part] ?? 'middle' }, clock(from + part * (to - from)))));
+  return parts.map((part) => {
+    const at = from + part * (to - from);
+    return shape('text', { x: x(at), y: HEIGHT - 6, 'text-anchor': anchors[part] ?? 'middle' }, clock(at));
+  });
 }
 
 // A level line for each part of the time that has points.
 function toMedians(points, from, to, x, y) {
   const step = (to - from) / PARTS;
+  const toPart = (point) => Math.min(PARTS - 1, Math.floor((point.x - from) / step));
   const levels = [...Array(PARTS).keys()].map((part) => {
-    const values = points.filter((point) => Math.min(PARTS - 1, Math.floor((point.x - from) / step)) === part).map((point) => point.y);
+    const values = points.filter((point) => toPart(point) === part).map((point) => point.y);
     if (!values.length) return '';
-    return `M${x(from + part * step).toFixed(1)} ${y(rank(values, 0.5)).toFixed(1)}H${x(from + (part + 1) * step).toFixed(1)}`;
+    const [start, end] = [part, part + 1].map((edge) => x(from + edge * step).toFixed(1));
+    return `M${start} ${y(rank(values, 0.5)).toFixed(1)}H${end}`;
   });
   return shape('path', { d: levels.join('') || 'M0 0', class: 'median' });
 }
