@@ -16,7 +16,7 @@ from falcon.asgi import Request, Response, WebSocket
 from handlers.body import Body
 from handlers.loopback import is_loopback, to_hostname
 from handlers.services import Services
-from handlers.unrouted import TurnedAwayError, refuse_routing
+from handlers.unrouted import REPEATED, TurnedAwayError, refuse_routing
 
 HEALTH = frozenset({"/health", "/v1/health"})
 PATIENCE = 2.0  # seconds for the body of a request that is refused
@@ -80,10 +80,10 @@ class Gate:
     def _judge_page(self, req: Request) -> Refused | None:
         host, origin = req.get_header("Host") or "", req.get_header("Origin")
         if not is_loopback(to_hostname(f"//{host}")):
-            return Refused("host_foreign", {"host": host[:256]})
+            return Refused("host_foreign", {"host": host[:REPEATED]})
         if origin is None or self._is_allowed(origin) or is_loopback(to_hostname(origin)):
             return None
-        return Refused("origin_foreign", {"origin": origin[:256]})
+        return Refused("origin_foreign", {"origin": origin[:REPEATED]})
 
     def _is_preflight(self, req: Request) -> bool:
         # a browser sends no token with it
