@@ -37,9 +37,10 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def trace(
     *, id: str | None, url: str | None, token: str | None, db: str | None, svg: str | None, as_json: bool, **given: Any  # noqa: A002
 ) -> None:  # fmt: skip
-    """Show how a request went, by the id of its exchange (ex_...) or its response (resp_...); without, list the last.
+    """Show how a request went, or list the last ones.
 
-    The id of an exchange is in the X-Interlock-Exchange header of each reply, and in the log.
+    ID is that of its exchange (ex_...), as the X-Interlock-Exchange header of its reply and the log have it, or of its
+    response (resp_...). Without a server it is looked for in the database.
     """
     asked, picked = Asked(url, token, db), {name: value for name, value in given.items() if value is not None}
     if id is not None and picked:

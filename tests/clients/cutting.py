@@ -16,6 +16,7 @@ class Cutter:
     def __init__(self, server: str, cuts: tuple[str, ...]) -> None:
         self._address = ("127.0.0.1", urlsplit(server).port)
         self._cuts = [cut.encode() for cut in cuts]
+        self._is_closed = False
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -30,8 +31,9 @@ class Cutter:
 
     def close(self) -> None:
         """End every connection."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        self._is_closed = True
+        socket.create_connection(self._listener.getsockname()).close()  # wakes the thread that accepts
+        self._threads[0].join()
         for end in self._open:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -44,11 +46,13 @@ class Cutter:
         self._threads[-1].start()
 
     def _accept(self) -> None:
-        with suppress(OSError):
+        with self._listener:
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._address)
-                self._open += [client, server]
+                self._open.append(client)
+                if self._is_closed:
+                    return
+                self._open.append(server := socket.create_connection(self._address))
                 self._start(self._pass_on, client, server)
                 self._start(self._pass_back, server, client)
 
