@@ -24,8 +24,6 @@ from handlers.unrouted import NamedReplies, TurnedAwayError, Unrouted
 
 EXPOSED = ("X-Interlock-Exchange", "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
 
-DELETE_SECONDS = 2.0  # how long a server that ends waits for rows that nobody is to find later
-
 
 def create_app(services: Services) -> Application:
     """Build the ASGI app over services that were made elsewhere; it starts and closes them with its lifespan."""

@@ -17,7 +17,7 @@ from handlers.body import Body
 from handlers.console.page import PATHS
 from handlers.loopback import is_loopback, to_hostname
 from handlers.services import Services
-from handlers.unrouted import TurnedAwayError, refuse_routing
+from handlers.unrouted import REPEATED, TurnedAwayError, refuse_routing
 
 OPEN = frozenset({"/health", "/v1/health"}) | PATHS  # what needs no token: a look at health, and a page without data
 PATIENCE = 2.0  # seconds for the body of a request that is refused
@@ -81,10 +81,10 @@ class Gate:
     def _judge_page(self, req: Request) -> Refused | None:
         host, origin = req.get_header("Host") or "", req.get_header("Origin")
         if not is_loopback(to_hostname(f"//{host}")):
-            return Refused("host_foreign", {"host": host[:256]})
+            return Refused("host_foreign", {"host": host[:REPEATED]})
         if origin is None or self._is_allowed(origin) or is_loopback(to_hostname(origin)):
             return None
-        return Refused("origin_foreign", {"origin": origin[:256]})
+        return Refused("origin_foreign", {"origin": origin[:REPEATED]})
 
     def _is_open(self, req: Request) -> bool:
         return (req.method == "GET" and req.path in OPEN) or self._is_preflight(req)
