@@ -44,7 +44,7 @@ function showWhole(trace) {
   setText(byId('one-outcome'), words);
   setAttribute(byId('one-outcome'), 'class', `badge ${ink}`);
   setText(byId('one-request'), `${trace.method} ${trace.path}`);
-  setText(byId('one-took'), `${moment(trace.started_at)}, for ${duration(took(trace))}`);
+  setText(byId('one-took'), `${moment(trace.started_at)} here, for ${duration(took(trace))}`);
   show(byId('one-why'), trace.message !== null);
   setAttribute(byId('one-why'), 'class', ink);
   setText(byId('one-sentence'), trace.message ?? '');
@@ -63,6 +63,7 @@ function toFacts(trace) {
   const count = (name) => (facts[name] === undefined ? null : number(facts[name]));
   const share = Math.round((100 * facts.cached_tokens) / Math.max(1, facts.prompt_tokens));
   const shown = {
+    Began: new Date(trace.started_at * 1000).toISOString(),
     'Last event': trace.event,
     Model: trace.model,
     Response: trace.response_id,

@@ -10,6 +10,7 @@ const TRACED = ['exchange', 'durable'];
 const ENDS = { DONE: 'done', REFUSED: 'refused', FAILED: 'failed', ABANDONED: 'given up' };
 const INKS = { DONE: 'done', REFUSED: 'refused', FAILED: 'failed', ABANDONED: 'abandoned' };
 
+const MOST = 100; // of what is under way, and of writes, are told of
 const STUCK = ['WEDGED', 'EXPIRED', 'FAILED'];
 
 let drawn = '';
@@ -53,21 +54,21 @@ function showTiles(told) {
   const stuck = told.writes.some((write) => STUCK.includes(write.state)) ? 'failed' : 'delayed';
   const waiting = told.models.reduce((total, model) => total + model.waiting, 0);
   const tiles = [
-    { name: 'under way', count: told.under_way.length, ink: 'progress', href: link({ view: 'exchanges' }) },
+    { name: 'under way', count: told.under_way.length, most: MOST, ink: 'progress', href: link({ view: 'exchanges' }) },
     { name: 'waiting for a model', count: waiting, ink: 'delayed', href: link({ view: 'models' }) },
     ...Object.entries(ENDS).map(([state, name]) => (
       { name, count: ended(state), ink: INKS[state], href: link({ view: 'exchanges', state, last }) })),
-    { name: 'writes not landed', count: told.writes.length, ink: stuck, href: link({ view: 'models' }) },
+    { name: 'writes not landed', count: told.writes.length, most: MOST, ink: stuck, href: link({ view: 'models' }) },
   ];
   fill(byId('tiles'), tiles, (tile) => tile.name, makeTile, updateTile);
 }
 
 const makeTile = ({ name }) => el('li', {}, el('a', {}, el('strong'), el('span', {}, name)));
 
-function updateTile({ firstElementChild: anchor }, { count, ink, href }) {
+function updateTile({ firstElementChild: anchor }, { count, most, ink, href }) {
   setAttribute(anchor, 'href', href);
   setAttribute(anchor, 'class', `tile panel ${ink}${count ? '' : ' zero'}`);
-  setText(anchor.firstElementChild, number(count));
+  setText(anchor.firstElementChild, count === most ? `${number(count)} or more` : number(count));
 }
 
 function showMoves(moves, last) {

@@ -31,6 +31,7 @@ def browser():
 
     if CHROMIUM is None:
         pytest.skip("there is no chromium to open the console in; apt-get install chromium")
+    shutil.rmtree(SHOTS, ignore_errors=True)
     with sync_playwright() as playwright:
         # the sandbox needs what containers lack, and no page but this server's own is opened
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

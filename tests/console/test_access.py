@@ -157,21 +157,36 @@ def test_a_hidden_tab_asks_nothing_and_a_paused_page_neither(open_new):
     page.clock.run_for(60_000)
     assert asked == []
 
-    turn(page, is_hidden=False)
-    page.wait_for_event("requestfinished")
+    with page.expect_response("**/interlock/live*"):
+        turn(page, is_hidden=False)
     page.get_by_role("button", name="Pause").click()
-    page.wait_for_load_state("networkidle")
     asked.clear()
     page.clock.run_for(60_000)
     assert asked == []
 
-    with page.expect_request("**/interlock/live*"):
+    with page.expect_response("**/interlock/live*"):
         page.get_by_role("button", name="Pause").click()
 
 
-def turn(page, *, is_hidden):
+def test_a_look_that_ends_in_a_hidden_tab_is_the_last(open_new):
+    page = open_new("view=live", is_timed=True)
+    settled(page)
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    with page.expect_response("**/interlock/live*"):
+        turn(page, is_hidden=True, is_told=False)
+        page.clock.run_for(2000)
+    settled(page)
+    page.clock.run_for(60_000)
+
+    assert len(asked) == 1
+
+
+def turn(page, *, is_hidden, is_told=True):
+    """Hide the tab or show it, and tell the page so."""
     page.evaluate(
-        "(hidden) => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });"
-        " document.dispatchEvent(new Event('visibilitychange')); }",
-        is_hidden,
+        "(hidden) => Object.defineProperty(document, 'hidden', { value: hidden, configurable: true })", is_hidden
     )
+    if is_told:
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -1,6 +1,7 @@
 """One exchange: its sentence, its path lit with times, what was measured."""
 
 import re
+from datetime import datetime
 
 import pytest
 
@@ -61,6 +62,8 @@ def test_an_answer_tells_what_was_measured(open_page, served):
 
     expect(page.locator("#one-outcome")).to_have_text("done")
     expect(page.locator("#one-why")).to_be_hidden()
+    began = datetime.fromisoformat(told["Began"]).timestamp()
+    assert began == pytest.approx(trace["started_at"], abs=0.001)
     assert told["Model"] == "plain"
     assert told["Response"] == trace["response_id"]
     assert told["In the queue"] == "nobody ahead, 0 decoding"

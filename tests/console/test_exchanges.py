@@ -118,6 +118,17 @@ def test_an_event_that_no_row_has_is_told_by_the_server_s_sentence(open_page):
     )
 
 
+def test_a_server_that_keeps_no_traces_is_told_of(open_page):
+    page = open_page("view=pace")
+    page.route("**/interlock/live*", lambda route: route.fulfill(json={**route.fetch().json(), "tracing": False}))
+    banner = page.get_by_text("This server keeps no traces")
+    expect(banner).to_be_hidden()
+
+    page.get_by_role("link", name="Exchanges").click()
+
+    expect(banner).to_be_visible()
+
+
 def test_events_and_models_are_suggested(open_page):
     page = open_page("view=exchanges")
     cells(page)

@@ -48,6 +48,19 @@ def test_tiles_sum_up_and_lead_on(open_page, served):
     assert {served.ids["503"], served.ids["429"], served.ids["unrouted"]} <= ids(page)
 
 
+def test_more_under_way_than_is_told_of_is_no_exact_number(open_page):
+    page = open_page("view=pace")
+    page.route("**/interlock/live*", lambda route: route.fulfill(json=grown(route.fetch().json())))
+
+    page.get_by_role("link", name="Live").click()
+
+    assert tiles(page)["under way"] == "100 or more"
+
+
+def grown(told):
+    return {**told, "under_way": told["under_way"][:1] * 100}
+
+
 def test_a_move_leads_to_its_exchanges(open_page, served):
     page = open_page("view=live&seconds=3600")
 

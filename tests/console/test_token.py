@@ -27,9 +27,12 @@ class Guarded:
     def start(self):
         arguments, env = scripted(self._db)
         command = (*arguments, "-b", self._bind, "tests.console.app:app")
-        server = self._stack.enter_context(launched(*command, **env, INTERLOCK_TOKEN=f"anna={TOKEN}"))
-        server.started()
-        server.ask_until(200, "GET", "/health")
+        self._server = self._stack.enter_context(launched(*command, **env, INTERLOCK_TOKEN=f"anna={TOKEN}"))
+        self._server.started()
+        self._server.ask_until(200, "GET", "/health")
+
+    def ask(self, method, path, body=None):
+        return self._server.ask(method, path, body, authorization=f"Bearer {TOKEN}".encode().decode("latin-1"))[1]
 
     def stop(self):
         self._stack.close()
@@ -82,14 +85,15 @@ def test_a_token_is_asked_for_and_kept_in_this_tab_alone(open_new, guarded):
     assert page.evaluate("({...sessionStorage})") == {}
 
 
-def test_a_drawing_behind_a_token_is_lit_and_counted(open_new, guarded):
-    """Also one that is first drawn right after the token was given."""
-    page = open_new("view=live&machine=binding", guarded.url)
+def test_a_link_to_an_exchange_leads_there_once_the_token_is_given(open_new, guarded):
+    guarded.ask("POST", "/v1/responses", {"model": "failing", "input": "Hello"})
+    (trace,) = guarded.ask("GET", "/interlock/exchanges?event=decode_failed")["data"]
+    page = open_new(f"exchange={trace['id']}", guarded.url)
 
     enter(page, TOKEN)
 
-    expect(page.locator("#live-drawing .pill.tally").first).to_be_visible()
-    expect(page.locator('#live-drawing .edge:not(.unused)[data-event="model_loaded"]')).to_be_visible()
+    expect(page.locator("#one-outcome")).to_have_text("failed")
+    expect(page.locator('#one-drawing .edge.lit[data-event="failure_sent"]')).to_be_in_viewport()
 
 
 def test_a_server_that_goes_away_is_told_of_and_its_return_too(open_new, guarded):
