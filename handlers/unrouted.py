@@ -84,9 +84,17 @@ async def refuse_routing(
     """Answer a request with a row that leaves ROUTING."""
     if caller := getattr(req.context, "caller", None):
         facts["caller"] = caller
-    exchange = Exchange(services, Incoming(method=req.method, path=req.path[:256], event=event, facts=facts))
+    known = {"method": req.method, "path": req.path[:256], **facts}
+    exchange = Exchange(
+        services, Incoming(method=to_method(req), path=req.uri_template or "", event=event, facts=known)
+    )
     start(exchange)
     if isinstance(reply, Response):
         await answer(exchange, req.scope[KEY], reply)
     elif reply is not None and not reply.closed:
         await reply.close()
+
+
+def to_method(req: Request) -> str:
+    """Give a request's method as a trace may tell it: any word can be one, and what a client says is not kept."""
+    return req.method if req.method in falcon.COMBINED_METHODS else ""
