@@ -74,12 +74,8 @@ def to_label(event: str, refusal: Refusal) -> str:
 
 
 def to_edges(table: Table) -> list[Edge]:
-    """List every arrow of a table, in the order of its rows. A row without a target stays where it is."""
-    return [
-        Edge(source, event, target or source)
-        for event, sources, target in table.moves
-        for source in ([sources] if isinstance(sources, Enum) else sources)
-    ]
+    """List every arrow of a table, in the order of its rows."""
+    return [Edge(source, event, target) for event, source, target in table.rows]
 
 
 class Plan(NamedTuple):

@@ -62,11 +62,13 @@ def page(size: Point, title: str, inks: Mapping[str, Ink], marks: Iterable[str])
     )
     paper = f'<rect width="{width:g}" height="{height:g}" rx="8" class="paper"/>'
     title_mark = f"<title>{escape(title)}</title>"
-    return "\n".join([head, title_mark, _style(inks), _heads(inks), paper, *marks, "</svg>", ""])
+    style = "\n".join(["<style>", *to_rules(inks, PAPER, PENCIL), "</style>"])
+    return "\n".join([head, title_mark, style, _heads(inks), paper, *marks, "</svg>", ""])
 
 
-def _style(inks: Mapping[str, Ink]) -> str:
-    rules = [f"text {{ font-family: {SANS}; fill: {PENCIL} }}", f".paper {{ fill: {PAPER} }}"]
+def to_rules(inks: Mapping[str, Ink], paper: str, pencil: str) -> list[str]:
+    """Write the rules that colour a drawing."""
+    rules = [f"text {{ font-family: {SANS}; fill: {pencil} }}", f".paper {{ fill: {paper} }}"]
     rules += [f".{kind} {{ font-size: {size}px }}" for kind, size in SIZES.items()]
     rules += [f"text.{kind} {{ font-family: {MONO} }}" for kind in SIZES if kind not in PROPORTIONAL]
     rules += [f"text.{kind} {{ font-weight: 600 }}" for kind in ("h", "name", "to")]
@@ -76,9 +78,9 @@ def _style(inks: Mapping[str, Ink]) -> str:
         rules.append(f"rect.{outcome} {{ fill: {ink.fill}; stroke: {ink.line} }}")
         rules.append(f".arrow.{outcome} {{ stroke: {ink.line} }}")
         rules.append(f".head.{outcome} {{ fill: {ink.line} }}")
-    rules += [f"rect.chip {{ fill: {PAPER} }}", ".dim { opacity: 0.25 }"]
+    rules += [f"rect.chip {{ fill: {paper} }}", ".dim { opacity: 0.25 }"]
     rules += [f".lit .{kind} {{ stroke-width: {width} }}" for kind, width in LIT.items()]
-    return "\n".join(["<style>", *(f".diagram {rule}" for rule in rules), "</style>"])
+    return [f".diagram {rule}" for rule in rules]
 
 
 def _heads(inks: Mapping[str, Ink]) -> str:

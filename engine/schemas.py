@@ -5,7 +5,6 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-ANY_OBJECT: Schema = {"type": "object"}
 # where schemas are merged, one that was closed would forbid the keys of the other
 MERGING = ('"allOf"', '"$ref"', '"unevaluatedProperties"')
 CHOICES = ("anyOf", "oneOf")

@@ -9,6 +9,7 @@ from falcon.media import JSONHandler
 
 from handlers.application import Application
 from handlers.catalog import ModelList
+from handlers.console.page import Page
 from handlers.drawings import Diagram, LitDiagram
 from handlers.gate import Gate
 from handlers.health import Health
@@ -22,8 +23,6 @@ from handlers.traces import Exchanges, OneExchange
 from handlers.unrouted import NamedReplies, TurnedAwayError, Unrouted
 
 EXPOSED = ("X-Interlock-Exchange", "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
-
-DELETE_SECONDS = 2.0  # how long a server that ends waits for rows that nobody is to find later
 
 
 def create_app(services: Services) -> Application:
@@ -63,6 +62,8 @@ def _add_audit(app: falcon.asgi.App[Any, Any], services: Services, metrics: Metr
     app.add_route("/interlock/exchanges/{exchange_id}.svg", LitDiagram(services))
     app.add_route("/interlock/diagrams/{machine}.svg", Diagram(services))
     app.add_route("/interlock/live", Live(services, metrics))
+    app.add_route("/console", Page())
+    app.add_route("/console/{name}", Page())
 
 
 def _cors(services: Services) -> list[falcon.CORSMiddleware[Any, Any]]:

@@ -4,13 +4,12 @@ from falcon.asgi import Request, Response
 
 from handlers.mapping.to_drawing import to_drawing, to_lit_drawing
 from handlers.services import Services
-from handlers.traces import find_trace, refuse_unknown
-from handlers.unrouted import refuse_routing
+from handlers.traces import find_or_refuse
+from handlers.unrouted import REPEATED, refuse_routing
 from machines.tables import TABLES
 
 SVG = "image/svg+xml"
 NAMES = [table.name for table in TABLES]
-LONGEST = 256  # characters of a name that a message repeats
 
 
 class Diagram:
@@ -23,7 +22,7 @@ class Diagram:
         if machine in NAMES:
             resp.content_type, resp.text = SVG, to_drawing(machine)
         else:
-            known = {"machine": machine[:LONGEST], "machines": ", ".join(NAMES)}
+            known = {"machine": machine[:REPEATED], "machines": ", ".join(NAMES)}
             await refuse_routing(self._services, req, resp, "diagram_unknown", **known)
 
 
@@ -34,8 +33,5 @@ class LitDiagram:
         self._services = services
 
     async def on_get(self, req: Request, resp: Response, exchange_id: str) -> None:
-        trace = await find_trace(self._services, exchange_id)
-        if trace is None:
-            await refuse_unknown(self._services, req, resp, exchange_id)
-        else:
+        if trace := await find_or_refuse(self._services, req, resp, exchange_id):
             resp.content_type, resp.text = SVG, to_lit_drawing(trace)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from falcon.asgi import Request, Response, WebSocket
 
 from handlers.body import Body
+from handlers.console.page import PATHS
 from handlers.loopback import is_loopback, to_hostname
 from handlers.services import Services
-from handlers.unrouted import TurnedAwayError, refuse_routing
+from handlers.unrouted import REPEATED, TurnedAwayError, refuse_routing
 
-HEALTH = frozenset({"/health", "/v1/health"})
+OPEN = frozenset({"/health", "/v1/health"}) | PATHS  # what needs no token: a look at health, and a page without data
 PATIENCE = 2.0  # seconds for the body of a request that is refused
 REALM = 'Bearer realm="interlock"'
 CHALLENGES = {"token_absent": REALM, "token_wrong": f'{REALM}, error="invalid_token"'}
@@ -34,8 +35,8 @@ class Refused(NamedTuple):
 class Gate:
     """Falcon middleware that judges each request before it is routed, and before its body is read.
 
-    It leaves the name of the token as `req.context.caller`: empty if the server has no tokens, and None for a look at
-    the health of one that has.
+    It leaves the name of the token as `req.context.caller`: empty if the server has no tokens, and None for what
+    needs no token at one that has.
     """
 
     def __init__(self, services: Services) -> None:
@@ -67,7 +68,7 @@ class Gate:
     def _judge_token(self, req: Request) -> Refused | None:
         token = to_token(req)
         if token is None:
-            return None if req.path in HEALTH or self._is_preflight(req) else Refused("token_absent")
+            return None if self._is_open(req) else Refused("token_absent")
         req.context.caller = self._to_name(token)
         return Refused("token_wrong") if req.context.caller is None else None
 
@@ -80,10 +81,13 @@ class Gate:
     def _judge_page(self, req: Request) -> Refused | None:
         host, origin = req.get_header("Host") or "", req.get_header("Origin")
         if not is_loopback(to_hostname(f"//{host}")):
-            return Refused("host_foreign", {"host": host[:256]})
+            return Refused("host_foreign", {"host": host[:REPEATED]})
         if origin is None or self._is_allowed(origin) or is_loopback(to_hostname(origin)):
             return None
-        return Refused("origin_foreign", {"origin": origin[:256]})
+        return Refused("origin_foreign", {"origin": origin[:REPEATED]})
+
+    def _is_open(self, req: Request) -> bool:
+        return (req.method == "GET" and req.path in OPEN) or self._is_preflight(req)
 
     def _is_preflight(self, req: Request) -> bool:
         # a browser sends no token with it

@@ -32,6 +32,7 @@ GAUGES = {
     "interlock_engine_step_seconds": Gauge("How long the engine's current step has taken; 0 when idle.", ("model",)),
     "interlock_writes": Gauge("Rows not at their end, by state: LATE, WEDGED, FAILED (to be tried again) ...",
                               ("state",)),
+    "interlock_dropped_traces": Gauge("Traces since the start that could not be kept; 0 is right.", ()),
 }
 # fmt: on
 
@@ -48,6 +49,8 @@ class Gauges(Collector):
         services = self._services
         _add_states(families["interlock_exchanges"], EXCHANGE, (driven.state.name for driven in services.exchanges))
         _add_states(families["interlock_writes"], WRITE, _writes(services))
+        if services.store is not None:
+            families["interlock_dropped_traces"].add_metric([], services.store.dropped_traces)
         for name, binding in services.models.items():
             values = {
                 "interlock_running": binding.slots.running,

@@ -88,17 +88,20 @@ async def _stop(worker: Any) -> None:
 
 
 def _taken(cfg: Any) -> str | None:
-    for address in cfg.address:
-        if isinstance(address, tuple):
-            with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind(address)
-                except OSError as error:
-                    return (
-                        f"{address[0]}:{address[1]} cannot be used ({error.strerror}); choose another address with "
-                        "--host and --port, or INTERLOCK_HOST and INTERLOCK_PORT, or stop the server that has it."
-                    )
+    faults = (_unbindable(address) for address in cfg.address if isinstance(address, tuple))
+    return next(filter(None, faults), None)
+
+
+def _unbindable(address: tuple[str, int]) -> str | None:
+    with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            return (
+                f"{address[0]}:{address[1]} cannot be used ({error.strerror}); choose another address with "
+                "--host and --port, or INTERLOCK_HOST and INTERLOCK_PORT, or stop the server that has it."
+            )
     return None
 
 

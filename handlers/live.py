@@ -12,7 +12,7 @@ from handlers.recent import LONGEST
 from handlers.registry import Registry
 from handlers.services import Services
 from handlers.traces import under_way
-from handlers.unrouted import refuse_routing
+from handlers.unrouted import refuse_query
 from handlers.writes import Writes
 from machines.write import State as Writing
 
@@ -37,7 +37,7 @@ class Live:
         try:
             seconds = to_query(req.params, Window).seconds
         except FieldError as wrong:
-            await refuse_routing(services, req, resp, "query_invalid", param=wrong.param, reason=wrong.reason)
+            await refuse_query(services, req, resp, wrong)
             return
         resp.media = {
             "now": round(services.clock(), 3),

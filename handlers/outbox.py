@@ -25,9 +25,8 @@ class Outbox:
         self._spoken = asyncio.Event()
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
-        self._ends = self._is_closed = (
-            False  # whether the last of them is the terminal event; whether no more will come
-        )
+        self._ends = False  # whether the last of them is the terminal event
+        self._is_closed = False  # whether no more will come
         self.is_delivered = False  # whether the terminal event was acknowledged
         self.count = 0
 

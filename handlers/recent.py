@@ -4,11 +4,9 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
 from typing import NamedTuple
 
 from machines.driver import Move
-from machines.table import Table
 from machines.tables import TABLES
 
 WIDTH = 10  # seconds of a bucket
@@ -24,16 +22,7 @@ class Row(NamedTuple):
     target: str
 
 
-def to_rows(table: Table) -> list[Row]:
-    """List the moves of a table, one for each state that an event leaves."""
-    return [
-        Row(table.name, event, source.name, target.name)
-        for event, sources, target in table.moves
-        for source in ([sources] if isinstance(sources, Enum) else sources)
-    ]
-
-
-ROWS = [row for table in TABLES for row in to_rows(table)]
+ROWS = [Row(table.name, event, left.name, reached.name) for table in TABLES for event, left, reached in table.rows]
 PLACES = {row[:3]: place for place, row in enumerate(ROWS)}
 Bucket = tuple[int, "array[int]"]
 

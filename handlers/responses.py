@@ -11,9 +11,8 @@ from handlers.replies import answer
 from handlers.services import Services
 from handlers.socket import Socket
 from handlers.steps import start
+from handlers.unrouted import REPEATED
 from handlers.watch import KEY
-
-LONGEST_PATH = 256  # characters that the log and a message repeat
 
 Asked = Literal["show", "list", "delete", "cancel"]
 
@@ -56,7 +55,7 @@ class Stored:
             event="stored_asked",
             asked=asked,
             query=req.params,
-            facts={"response_id": response_id[:LONGEST_PATH], **to_facts(req)},
+            facts={"response_id": response_id[:REPEATED], **to_facts(req)},
         )
         exchange = Exchange(self._services, incoming)
         start(exchange)

@@ -25,6 +25,8 @@ Interlock serves {name} on http://{host}:{port}
 
   curl -N http://{host}:{port}/v1/responses -H 'Content-Type: application/json'{token} \\
     -d '{{"model": "{name}", "input": "What is the capital of France?", "temperature": 0, "stream": true}}'
+
+What it does is shown on http://{host}:{port}/console
 """
 
 

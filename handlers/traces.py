@@ -11,11 +11,10 @@ from handlers.mapping.to_trace import Page, Trace, to_page, to_trace
 from handlers.mapping.to_trace_query import to_trace_query
 from handlers.report import to_trace_row
 from handlers.services import Services
-from handlers.unrouted import refuse_routing
+from handlers.unrouted import REPEATED, refuse_query, refuse_routing
 from storage.rows import ExchangeRow, Missing, TraceQuery
 
 AFTER = "after"
-LONGEST = 256  # characters of an id that a message repeats
 
 
 class Exchanges:
@@ -28,9 +27,7 @@ class Exchanges:
         try:
             resp.media = await list_traces(self._services, to_trace_query(req.params))
         except FieldError as wrong:
-            await refuse_routing(
-                self._services, req, resp, "query_invalid", param=wrong.param, reason=wrong.reason
-            )  # fmt: skip
+            await refuse_query(self._services, req, resp, wrong)
 
 
 class OneExchange:
@@ -40,18 +37,18 @@ class OneExchange:
         self._services = services
 
     async def on_get(self, req: Request, resp: Response, exchange_id: str) -> None:
-        trace = await find_trace(self._services, exchange_id)
-        if trace is None:
-            await refuse_unknown(self._services, req, resp, exchange_id)
-        else:
+        if trace := await find_or_refuse(self._services, req, resp, exchange_id):
             resp.media = trace
 
 
-async def refuse_unknown(services: Services, req: Request, resp: Response, exchange_id: str) -> None:
-    """Say that there is no such trace, and how long there may be one."""
-    seconds = services.settings.trace_retention_seconds
-    kept = f"traces are kept for {seconds} s" if services.is_tracing else "this server keeps no traces"
-    await refuse_routing(services, req, resp, "trace_unknown", known_as=exchange_id[:LONGEST], kept=kept)
+async def find_or_refuse(services: Services, req: Request, resp: Response, exchange_id: str) -> Trace | None:
+    """Find how an exchange went, or say that no such trace is kept, and how long one may be. Raises ReadError."""
+    trace = await find_trace(services, exchange_id)
+    if trace is None:
+        seconds = services.settings.trace_retention_seconds
+        kept = f"traces are kept for {seconds} s" if services.is_tracing else "this server keeps no traces"
+        await refuse_routing(services, req, resp, "trace_unknown", known_as=exchange_id[:REPEATED], kept=kept)
+    return trace
 
 
 async def find_trace(services: Services, exchange_id: str) -> Trace | None:

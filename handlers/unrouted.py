@@ -8,6 +8,7 @@ import falcon
 from falcon.asgi import Request, Response, WebSocket
 
 from handlers.exchange import Exchange, Incoming
+from handlers.mapping.to_struct import FieldError
 from handlers.replies import answer
 from handlers.services import Services
 from handlers.steps import start
@@ -16,6 +17,7 @@ from handlers.watch import KEY
 log = logging.getLogger("interlock.app")
 
 NAME = "X-Interlock-Exchange"
+REPEATED = 256  # characters of a client's text that the log and a message repeat
 
 
 class TurnedAwayError(Exception):
@@ -84,7 +86,7 @@ async def refuse_routing(
     """Answer a request with a row that leaves ROUTING."""
     if caller := getattr(req.context, "caller", None):
         facts["caller"] = caller
-    known = {"method": req.method, "path": req.path[:256], **facts}
+    known = {"method": req.method, "path": req.path[:REPEATED], **facts}
     exchange = Exchange(
         services, Incoming(method=to_method(req), path=req.uri_template or "", event=event, facts=known)
     )
@@ -93,6 +95,11 @@ async def refuse_routing(
         await answer(exchange, req.scope[KEY], reply)
     elif reply is not None and not reply.closed:
         await reply.close()
+
+
+async def refuse_query(services: Services, req: Request, resp: Response, wrong: FieldError) -> None:
+    """Answer a request whose query cannot be read."""
+    await refuse_routing(services, req, resp, "query_invalid", param=wrong.param, reason=wrong.reason)
 
 
 def to_method(req: Request) -> str:

@@ -48,9 +48,18 @@ class Table:
     crashed: str = "crashed"
 
     @cached_property
+    def rows(self) -> list[tuple[str, Enum, Enum]]:
+        """Every (event, state it leaves, state it reaches), in the order of the moves."""
+        return [
+            (event, source, target)
+            for event, sources, target in self.moves
+            for source in ([sources] if isinstance(sources, Enum) else sources)
+        ]
+
+    @cached_property
     def edges(self) -> frozenset[tuple[str, Enum]]:
         """Every (event, state it leaves) pair: what the tests must fire and the diagram must show."""
-        return frozenset((event, state) for event, sources, _ in self.moves for state in _listed(sources))
+        return frozenset((event, source) for event, source, _ in self.rows)
 
     @cached_property
     def machine(self) -> Machine:
@@ -100,7 +109,3 @@ def to_machine(table: Table) -> Machine:
 def _call_back(names: Sequence[Any], happened: EventData) -> None:
     for name in names:
         getattr(happened.model, name)(happened)
-
-
-def _listed(sources: Enum | Sequence[Enum]) -> Sequence[Enum]:
-    return [sources] if isinstance(sources, Enum) else sources

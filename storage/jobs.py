@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 
 from duckdb import DuckDBPyConnection
-from msgspec import convert
 
-from storage.queries import UNFINISHED, delete_expired, insert
+from storage.queries import UNFINISHED, delete_expired, insert, to_row
 from storage.rows import EventRow, JobRow
 
-JOB_FIELDS, EVENT_FIELDS = JobRow.__struct_fields__, EventRow.__struct_fields__
-SELECT_JOBS = f"SELECT {', '.join(JOB_FIELDS)} FROM jobs WHERE "  # noqa: S608  the names are our own fields
-SELECT_EVENTS = f"SELECT {', '.join(EVENT_FIELDS)} FROM events WHERE "  # noqa: S608
+SELECT_JOBS = f"SELECT {', '.join(JobRow.__struct_fields__)} FROM jobs WHERE "  # noqa: S608  our own names
+SELECT_EVENTS = f"SELECT {', '.join(EventRow.__struct_fields__)} FROM events WHERE "  # noqa: S608
 
 
 def begin_job(cursor: DuckDBPyConnection, job: JobRow) -> int:
@@ -54,20 +52,15 @@ def sweep_jobs(cursor: DuckDBPyConnection, before: int, limit: int) -> int:
 def select_job(cursor: DuckDBPyConnection, job_id: str, now: int) -> JobRow | None:
     """Read a job that has not expired. Raises duckdb.Error."""
     found = cursor.execute(f"{SELECT_JOBS} id = ? AND expires_at > ?", [job_id, now]).fetchone()
-    return None if found is None else to_job(found)
+    return None if found is None else to_row(JobRow, found)
 
 
 def select_unfinished(cursor: DuckDBPyConnection) -> list[JobRow]:
     """Read the jobs that were under way when their server ended. Raises duckdb.Error."""
-    return [to_job(row) for row in cursor.execute(SELECT_JOBS + UNFINISHED).fetchall()]
+    return [to_row(JobRow, row) for row in cursor.execute(SELECT_JOBS + UNFINISHED).fetchall()]
 
 
 def select_events(cursor: DuckDBPyConnection, job_id: str, after: int) -> list[EventRow]:
     """Read the events of a job beyond a number, in order. Raises duckdb.Error."""
     found = cursor.execute(f"{SELECT_EVENTS} response_id = ? AND number > ? ORDER BY number", [job_id, after])
-    return [convert(dict(zip(EVENT_FIELDS, row, strict=True)), EventRow) for row in found.fetchall()]
-
-
-def to_job(values: Sequence[object]) -> JobRow:
-    """Make a row of what was read."""
-    return convert(dict(zip(JOB_FIELDS, values, strict=True)), JobRow)
+    return [to_row(EventRow, row) for row in found.fetchall()]

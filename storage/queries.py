@@ -1,6 +1,7 @@
 """The statements of every table: rows in, rows out, rows gone. Values travel as parameters only."""
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from duckdb import DuckDBPyConnection
@@ -8,8 +9,7 @@ from msgspec import Struct, convert
 
 from storage.rows import EventRow, ExchangeRow, JobRow, ResponseRow
 
-FIELDS = ResponseRow.__struct_fields__
-SELECT = f"SELECT {', '.join(FIELDS)} FROM responses WHERE id IN "  # noqa: S608  the names are our own fields
+SELECT = f"SELECT {', '.join(ResponseRow.__struct_fields__)} FROM responses WHERE id IN "  # noqa: S608  our own names
 TRACE_FIELDS = ExchangeRow.__struct_fields__
 TRACE_COLUMNS = ", ".join(TRACE_FIELDS)
 TABLES: dict[type[Struct], str] = {
@@ -18,6 +18,7 @@ TABLES: dict[type[Struct], str] = {
 UNFINISHED = "(status = 'queued' OR status = 'in_progress')"
 EXPIRED = {"responses": "expires_at < ?", "exchanges": "ended_at < ?", "jobs": f"expires_at < ? AND NOT {UNFINISHED}"}
 Row = ResponseRow | ExchangeRow | JobRow | EventRow
+T = TypeVar("T", bound=Struct)
 
 
 def insert(cursor: DuckDBPyConnection, rows: Sequence[Row]) -> None:
@@ -43,7 +44,12 @@ def select(cursor: DuckDBPyConnection, ids: Sequence[str]) -> dict[str, Response
     """Read the rows there are among `ids`, by id. Raises duckdb.Error."""
     places = ", ".join("?" * len(ids))
     found = cursor.execute(f"{SELECT}({places})", list(ids)).fetchall()
-    return {row.id: row for row in map(_to_row, found)}
+    return {row.id: row for row in (to_row(ResponseRow, values) for values in found)}
+
+
+def to_row(kind: type[T], values: Sequence[object]) -> T:
+    """Make a row of the values of all its fields, as they were read."""
+    return convert(dict(zip(kind.__struct_fields__, values, strict=True)), kind)
 
 
 def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
@@ -79,7 +85,3 @@ def _count(deleted: DuckDBPyConnection) -> int:
 
 def _to_value(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _to_row(values: Sequence[object]) -> ResponseRow:
-    return convert(dict(zip(FIELDS, values, strict=True)), ResponseRow)

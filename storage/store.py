@@ -83,6 +83,10 @@ class Store(Protocol):
     def has_lost_file(self) -> bool:
         """Whether all that is kept is gone once the store is closed, for its file was deleted, moved or replaced."""
 
+    @property
+    def dropped_traces(self) -> int:
+        """How many traces were not kept."""
+
     async def trace(self, exchange_id: str) -> ExchangeRow | None:
         """Read how an exchange went, once it has ended. Raises ReadError."""
 
@@ -167,7 +171,6 @@ class DuckStore:
 
     @property
     def dropped_traces(self) -> int:
-        """How many traces were not kept."""
         return self._writer.dropped
 
     async def close(self) -> None:

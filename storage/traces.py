@@ -1,15 +1,14 @@
 """The statements that read traces: one by its id, or pages of them. Values travel as parameters only."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from duckdb import DuckDBPyConnection
-from msgspec import convert
 
+from storage.queries import TRACE_COLUMNS, to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 
-FIELDS = ExchangeRow.__struct_fields__
-SELECT = f"SELECT {', '.join(FIELDS)} FROM exchanges WHERE "  # noqa: S608  the names are our own fields
+SELECT = f"SELECT {TRACE_COLUMNS} FROM exchanges WHERE "  # noqa: S608  our own names
 # a row's event is that of its last move, so the moves tell of each event on its path
 CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "event": ("contains(moves, ?)", lambda event: f'["{event}",'),
@@ -25,7 +24,7 @@ CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def select_trace(cursor: DuckDBPyConnection, exchange_id: str) -> ExchangeRow | None:
     """Read how an exchange went. Raises duckdb.Error."""
     found = cursor.execute(f"{SELECT} id = ?", [exchange_id]).fetchone()
-    return None if found is None else _to_trace(found)
+    return None if found is None else to_row(ExchangeRow, found)
 
 
 def select_traces(cursor: DuckDBPyConnection, asked: TraceQuery) -> list[ExchangeRow] | Missing:
@@ -45,8 +44,4 @@ def select_traces(cursor: DuckDBPyConnection, asked: TraceQuery) -> list[Exchang
         f"{SELECT} {' AND '.join(conditions) or 'true'} ORDER BY ended_at DESC, id DESC LIMIT ?",
         [*values, asked.limit],
     )
-    return [_to_trace(row) for row in found.fetchall()]
-
-
-def _to_trace(values: Sequence[object]) -> ExchangeRow:
-    return convert(dict(zip(FIELDS, values, strict=True)), ExchangeRow)
+    return [to_row(ExchangeRow, row) for row in found.fetchall()]

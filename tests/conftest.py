@@ -1,5 +1,6 @@
 """Fixtures: an app over a scripted engine and a database in memory, and the moves that the tests made."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -111,6 +112,13 @@ def ended() -> list[Exchange]:
     """Give the exchanges that reach a final state during the test."""
     ENDED.clear()
     return ENDED
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no setting in the environment."""
+    for name in [name for name in os.environ if name.startswith(("INTERLOCK_", "MLX_"))]:
+        monkeypatch.delenv(name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

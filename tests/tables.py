@@ -19,7 +19,7 @@ def rows(table):
     """Give (event, state left, state reached) of every row, one for each state it leaves."""
     for event, sources, target in table.moves:
         for state in sources if isinstance(sources, list) else [sources]:
-            yield event, state, target or state
+            yield event, state, target
 
 
 def named(table):

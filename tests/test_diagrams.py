@@ -227,7 +227,9 @@ def test_a_table_that_lacks_a_row_is_drawn_without_it(sketch, edge):
 
 def test_a_row_that_stays_where_it_is_is_drawn():
     output = next(sketch for sketch in SKETCHES if sketch.table.states is Item)
-    more = output._replace(table=replace(output.table, moves=[*output.table.moves, ["text_grown", Item.MESSAGE, None]]))
+    more = output._replace(
+        table=replace(output.table, moves=[*output.table.moves, ["text_grown", Item.MESSAGE, Item.MESSAGE]])
+    )
 
     assert ("text_grown", "MESSAGE", "MESSAGE") in edges_in_mermaid(to_mermaid(more))
     assert ("text_grown", "MESSAGE", "MESSAGE") in edges_in_svg(to_svg(more))

@@ -552,7 +552,7 @@ async def test_a_server_that_ends_deletes_what_nobody_is_to_find_later(engine, t
 
 
 async def test_a_server_that_ends_does_not_wait_for_ever(engine, store, monkeypatch):
-    monkeypatch.setattr("handlers.app.DELETE_SECONDS", 0.001)
+    monkeypatch.setattr("handlers.lifespan.LAST_DELETES_SECONDS", 0.001)
     engine.script = say("Noted.")
     services = to_services(engine, store, durable())
     deletes = Gate(store, "withdraw")

@@ -246,3 +246,12 @@ async def test_a_call_tells_no_rate(client, engine):
     await client.post(input="Hello")
 
     assert (await scrape(client))("interlock_output_tokens_per_second_count", model=MODEL) == 0
+
+
+async def test_traces_that_were_not_kept_are_counted(client, store):
+    assert "\ninterlock_dropped_traces 0.0" in (await client.request("GET", "/metrics")).text
+
+    store._writer.close()
+    await client.post(input="Hello")
+
+    assert "\ninterlock_dropped_traces 1.0" in (await client.request("GET", "/metrics")).text

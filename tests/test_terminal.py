@@ -7,7 +7,6 @@ import sys
 from contextlib import closing
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from handlers.cli import cli
@@ -15,6 +14,9 @@ from handlers.terminal.chat import Conversation, answer
 from handlers.terminal.fault import Fault
 from handlers.terminal.server import Server
 from tests.live import ROOT, scripted, serving
+from tests.terminal import run
+
+pytestmark = pytest.mark.usefixtures("bare")
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -30,16 +32,6 @@ def server(db):
     with serving(*arguments, **env) as server:
         server.ask_until(200, "GET", "/health")
         yield server
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch):
-    for name in [name for name in os.environ if name.startswith(("INTERLOCK_", "MLX_"))]:
-        monkeypatch.delenv(name)
-
-
-def run(*arguments, **options):
-    return CliRunner().invoke(cli, arguments, **options)
 
 
 def test_models_are_listed_with_their_places(server):

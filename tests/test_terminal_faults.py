@@ -11,25 +11,17 @@ from contextlib import contextmanager
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from handlers.cli import cli
 from storage.store import open_store
 from tests.live import ROOT, launched, scripted, serving
+from tests.terminal import run
+
+pytestmark = pytest.mark.usefixtures("bare")
 
 COMMANDS = sorted(cli.commands)
 ASKING = [["models"], ["trace", "ex_1"], ["chat"], ["chat", "--model", "a"]]
 TOKEN = "tök3n"  # noqa: S105 - for these tests alone
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch):
-    for name in [name for name in os.environ if name.startswith(("INTERLOCK_", "MLX_"))]:
-        monkeypatch.delenv(name)
-
-
-def run(*arguments, **options):
-    return CliRunner().invoke(cli, arguments, **options)
 
 
 def said(ended):

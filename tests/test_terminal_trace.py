@@ -8,14 +8,15 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
-from click.testing import CliRunner
 
-from handlers.cli import cli
 from handlers.mapping.to_trace import to_trace
 from handlers.terminal.path import to_listing, to_path
 from storage.store import open_store
+from tests import terminal
 from tests.live import scripted, serving
 from tests.storage.samples import trace as kept
+
+pytestmark = pytest.mark.usefixtures("bare")
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +25,6 @@ def server(tmp_path_factory):
     with serving(*arguments, **env) as server:
         server.ask_until(200, "GET", "/health")
         yield server
-
-
-@pytest.fixture(autouse=True)
-def bare(monkeypatch):
-    for name in [name for name in os.environ if name.startswith(("INTERLOCK_", "MLX_"))]:
-        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -53,7 +48,7 @@ def file(tmp_path):
 
 
 def run(*arguments):
-    return CliRunner().invoke(cli, ["trace", *arguments])
+    return terminal.run("trace", *arguments)
 
 
 def answered(server, **body):

@@ -12,6 +12,14 @@ def to_drawing(machine: str) -> str:
     return _draw(machine, ())
 
 
+@cache
+def to_style() -> str:
+    """Write the style of the drawings, for a page that allows no style within them."""
+    from diagrams.stylesheet import to_stylesheet  # noqa: PLC0415 - nobody may ever ask for it
+
+    return to_stylesheet()
+
+
 def to_lit_drawing(trace: Trace) -> str:
     """Draw the machine that an exchange followed, the path that it took lit."""
     return _draw(trace.machine, [(move.event, move.source) for move in trace.moves])

@@ -48,8 +48,8 @@ def _check(exchange: Exchange, decoded: Any) -> str:
     request = ASKED[exchange.incoming.asked](to_struct(decoded, CreateResponse))
     if not _is_retention(request.metadata):
         return "retention_invalid"
-    for param, reason in _unsupported(request, has_store=exchange.services.store is not None):
-        exchange.facts.update(param=param, reason=reason)
+    if unsupported := _unsupported(request, has_store=exchange.services.store is not None):
+        exchange.facts.update(unsupported)
         return "field_unsupported"
     exchange.request = request
     if exchange.request.background:
@@ -99,7 +99,7 @@ def _is_retention(metadata: Any) -> bool:
     return seconds is None or (type(seconds) is int and seconds in RETENTION)
 
 
-def _unsupported(request: CreateResponse, *, has_store: bool) -> list[tuple[str, str]]:
+def _unsupported(request: CreateResponse, *, has_store: bool) -> dict[str, str] | None:
     form = request.text.format.type if request.text and request.text.format else "text"
     is_unstored = request.background and (request.store is False or not has_store)
     reasons = {
@@ -108,4 +108,5 @@ def _unsupported(request: CreateResponse, *, has_store: bool) -> list[tuple[str,
         "prompt": request.prompt is not None and "send the prompt's text as instructions or input",
         "text.format": form not in FORMATS and f"use one of {', '.join(FORMATS)}",
     }
-    return [(param, reason) for param, reason in reasons.items() if isinstance(reason, str)]
+    faults = ({"param": param, "reason": reason} for param, reason in reasons.items() if isinstance(reason, str))
+    return next(faults, None)

@@ -105,10 +105,7 @@ def answer(events: Generator[dict[str, Any]], console: Console) -> None:
         for event in events:
             kind = event.get("type")
             if kind in SAYS:
-                if style not in {None, SAYS[kind]}:
-                    console.print("\n")
-                style = SAYS[kind]
-                _print(event["delta"], style, console)
+                style = _say(event["delta"], SAYS[kind], style, console)
             elif kind in ENDS:
                 _print("" if kind == "response.completed" else " (cut at the length limit)", "dim", console)
                 console.print()
@@ -117,6 +114,14 @@ def answer(events: Generator[dict[str, Any]], console: Console) -> None:
                 raise Fault((event["response"]["error"] or {}).get("message") or "the response failed.")
     text = "the server broke off its answer."
     raise Fault(text)
+
+
+def _say(text: str, style: str, before: str | None, console: Console) -> str:
+    """Print a part of an answer, apart from what came before in another style; give its style."""
+    if before not in {None, style}:
+        console.print("\n")
+    _print(text, style, console)
+    return style
 
 
 def _print(text: str, style: str, console: Console) -> None:

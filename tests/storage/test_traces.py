@@ -8,10 +8,9 @@ import pytest
 
 from storage import writer as module
 from storage.errors import ReadError
-from storage.queries import insert
+from storage.queries import insert, to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 from storage.store import open_store
-from storage.traces import _to_trace
 from tests.storage.samples import row, trace
 
 FIELDS = ExchangeRow.__struct_fields__
@@ -19,7 +18,7 @@ FIELDS = ExchangeRow.__struct_fields__
 
 def kept(store):
     found = store._database.connection.execute(f"SELECT {', '.join(FIELDS)} FROM exchanges").fetchall()  # noqa: S608
-    return [_to_trace(values) for values in found]
+    return [to_row(ExchangeRow, values) for values in found]
 
 
 @pytest.fixture
