@@ -31,10 +31,10 @@ def report(exchange: Exchange) -> None:
 def log_path(exchange: Exchange) -> None:
     """Log one line: the milliseconds in each state and what ended it, and what is known of the request."""
     path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}:{move.event}" for move in exchange.trace)
-    status, incoming = to_status(exchange), exchange.incoming
-    known = "".join(f" {name}={exchange.facts[name]!r}" for name in NAMED if name in exchange.facts)
+    status, facts = to_status(exchange), exchange.facts
+    known = "".join(f" {name}={facts[name]!r}" for name in NAMED if name in facts)
     log.info(
-        "%s %s %r%s: %s by %s%s [%s]", exchange.id, incoming.method, incoming.path, known, exchange.state.value,
+        "%s %s %r%s: %s by %s%s [%s]", exchange.id, facts["method"], facts["path"], known, exchange.state.value,
         exchange.event, f" {status}" if status else "", path, extra={"fields": partial(_to_fields, exchange)},
     )  # fmt: skip
 
@@ -102,8 +102,8 @@ def _to_fields(exchange: Exchange) -> dict[str, Any]:
     for move in exchange.trace:
         state = move.source.name.lower()
         spent[state] = round(spent.get(state, 0) + move.ms, 1)
-    known = {name: exchange.facts[name] for name in NAMED if name in exchange.facts}
-    incoming = exchange.incoming
-    fields = {"exchange": exchange.id, "method": incoming.method, "path": incoming.path, **known}
+    told = ("method", "path", *NAMED)
+    known = {name: exchange.facts[name] for name in told if name in exchange.facts}
+    fields = {"exchange": exchange.id, **known}
     ended = {"state": exchange.state.name.lower(), "event": exchange.event, "status": to_status(exchange)}
     return {**fields, **ended, "ms": spent}

@@ -86,7 +86,10 @@ async def refuse_routing(
     """Answer a request with a row that leaves ROUTING."""
     if caller := getattr(req.context, "caller", None):
         facts["caller"] = caller
-    exchange = Exchange(services, Incoming(method=req.method, path=req.path[:REPEATED], event=event, facts=facts))
+    known = {"method": req.method, "path": req.path[:REPEATED], **facts}
+    exchange = Exchange(
+        services, Incoming(method=to_method(req), path=req.uri_template or "", event=event, facts=known)
+    )
     start(exchange)
     if isinstance(reply, Response):
         await answer(exchange, req.scope[KEY], reply)
@@ -97,3 +100,8 @@ async def refuse_routing(
 async def refuse_query(services: Services, req: Request, resp: Response, wrong: FieldError) -> None:
     """Answer a request whose query cannot be read."""
     await refuse_routing(services, req, resp, "query_invalid", param=wrong.param, reason=wrong.reason)
+
+
+def to_method(req: Request) -> str:
+    """Give a request's method as a trace may tell it: any word can be one, and what a client says is not kept."""
+    return req.method if req.method in falcon.COMBINED_METHODS else ""

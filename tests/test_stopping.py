@@ -7,11 +7,13 @@ import pytest
 from engine.errors import LoadError
 from engine.pieces import Text
 from engine.scripted import Pause, call, stop
-from handlers import lifespan
+from handlers import application, lifespan
 from handlers.app import create_app
+from handlers.settings import Settings
 from machines.exchange import State
 from machines.output import Item
 from storage.errors import WriteError
+from storage.rows import Missing, TraceQuery
 from storage.store import open_store
 from tests.asgi import running
 from tests.doubles import MODEL, NOW, hold, say, to_services, watch
@@ -191,3 +193,51 @@ async def test_a_stop_waits_for_the_calls_it_ends_and_no_longer_than_it_said(cli
     await call.reply()
     assert to_events(call.text)[-1]["type"] == "response.failed"
     assert services.running == set()
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_reader_that_takes_no_last_word_is_given_up_and_its_row_with_it(
+    engine, ended, tmp_path, monkeypatch, caplog, durable
+):
+    monkeypatch.setattr(application, "LAST_WORDS_SECONDS", 0)
+    file = str(tmp_path / "responses.duckdb")
+    services = to_services(engine, open_store(file), Settings(durable=durable))
+    engine.script = say("Yes.")
+    async with running(create_app(services)) as client:
+        call = client.start(input="Hello", stream=True)
+        call.stall_on = b"response.completed"
+        await call.seen("response.created")
+        (exchange,) = services.exchanges
+        await watch(exchange.outbox, "deliver").wait()
+
+        client.app.begin_drain(0)
+        await client.app.close()
+        call.leave()
+        call.unread.release()
+        await call.reply()
+
+    assert (ended[-1].event, ended[-1].trace[-1].source) == ("client_stalled", State.EMITTING)
+    again = open_store(file)
+    assert await again.chain(ended[-1].head.id, NOW) == Missing()
+    assert [trace.event for trace in await again.traces(TraceQuery(limit=9))] == ["client_stalled"]
+    await again.close()
+    assert "the server stops without" not in caplog.text
+
+
+async def test_a_stop_waits_also_for_a_response_that_no_call_waits_for(client, services, engine, ended, monkeypatch):
+    monkeypatch.setattr(lifespan, "LAST_WRITES_SECONDS", 0)
+    pause = Pause()
+    engine.script = [pause, *say("Yes.")]
+    await client.post(input="Hello", background=True)
+    await pause.reached.wait()
+    letting_go = watch(services.models, "close")
+
+    client.app.begin_drain(60)
+    closing = asyncio.create_task(client.app.close())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not letting_go.is_set()
+    pause.resume.set()
+    await closing
+
+    assert (ended[-1].event, ended[-1].job.ended.status) == ("terminal_sent", "completed")

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from handlers.cli import cli
+from storage.store import open_store
 from tests.live import ROOT, launched, scripted, serving
 from tests.terminal import run
 
@@ -219,3 +220,14 @@ def test_an_address_of_another_machine_is_told_at_once():
 
     assert "interlock: 203.0.113.7:0 cannot be used (" in server.log[-1]
     assert "assign requested address" in server.log[-1]
+
+
+@pytest.mark.parametrize("word", [["ex_\udcff"], ["resp_\udcff"], ["--model", "\udcff"], ["--since", "\udcff"]])
+@pytest.mark.parametrize("where", ["url", "db"])
+def test_words_that_are_no_text_name_no_trace(tmp_path, where, word):
+    file = str(tmp_path / "responses.duckdb")
+    open_store(file).close_now()
+    found = run("trace", *word, f"--{where}", {"url": "http://127.0.0.1:1", "db": file}[where])
+
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
+    assert found.exit_code == (0 if word[0] == "--model" and where == "db" else 1)

@@ -444,6 +444,30 @@ async def test_what_clients_say_is_in_no_trace_no_list_no_count_and_not_in_the_d
     assert MARKER.encode() not in written
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "kept"),
+    [
+        ("GET", f"/{MARKER}", ("GET", "")),
+        ("PATCH", f"/v1/responses/{MARKER}", ("PATCH", "/v1/responses/{response_id}")),
+        ("GET", f"{LISTED}/{MARKER}", ("GET", f"{LISTED}/{{exchange_id}}")),
+        ("GET", f"/interlock/diagrams/{MARKER}.svg", ("GET", "/interlock/diagrams/{machine}.svg")),
+        (MARKER.upper(), "/health", ("", "/health")),
+    ],
+)
+async def test_what_a_client_puts_into_a_path_or_a_method_is_in_the_log_alone(
+    client, services, caplog, method, path, kept
+):
+    caplog.set_level("INFO", "interlock")
+    reply = await client.request(method, path)
+    await calm(services)
+
+    trace = await shown(client, reply.headers["X-Interlock-Exchange"])
+
+    assert (trace["method"], trace["path"]) == kept
+    assert MARKER not in str(trace).lower()
+    assert any(f"{method} {path!r}" in message for message in caplog.messages)
+
+
 async def test_the_trace_of_a_deleted_response_loses_its_link(client, services, engine):
     engine.script = say("Yes.")
     exchange_id = await answered(client, services)

@@ -30,6 +30,7 @@ class Asked(NamedTuple):
 
 def find(asked: Asked, known_as: str) -> Trace:
     """Find one trace, by the id of its exchange or its response."""
+    known_as = _to_text(known_as)
     if known_as.startswith(RESPONSE):
         page = look_for(asked, {"response_id": known_as, "limit": "1"})
         if page.data:
@@ -41,6 +42,7 @@ def find(asked: Asked, known_as: str) -> Trace:
 
 def look_for(asked: Asked, picked: dict[str, str]) -> Page:
     """Read the first page of a list."""
+    picked = {name: _to_text(str(value)) for name, value in picked.items()}
     return _ask(asked, f"{LISTED}?{urlencode(picked)}", Page, lambda db: _read_page(db, picked))
 
 
@@ -56,6 +58,11 @@ def _ask(asked: Asked, path: str, kind: type[T], read: Callable[[str], T]) -> T:
         else:
             return found
     return read(_default_db())
+
+
+def _to_text(word: str) -> str:
+    """Make a word of the command line, which may be any bytes, one that a server and a database can take."""
+    return word.encode(errors="replace").decode()
 
 
 def _read_one(db: str, exchange_id: str) -> Trace:
