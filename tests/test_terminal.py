@@ -172,6 +172,7 @@ def test_a_conversation_continues_what_the_server_keeps(server, monkeypatch):
     assert [body["previous_response_id"] for body in sent] == [None, ids[0]]
     assert sent[1]["input"] == [{"role": "user", "content": "Two?"}]
     assert sent[0]["instructions"] == "Be short."
+    assert sent[0]["max_output_tokens"] == 1000
 
 
 def test_a_conversation_is_sent_again_where_the_server_keeps_nothing(server, monkeypatch):

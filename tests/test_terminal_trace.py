@@ -94,6 +94,17 @@ def test_a_refusal_is_shown_with_the_sentence_of_its_row(server):
     ]
 
 
+def test_a_refusal_names_no_model_that_is_not_served(server):
+    server.ask("POST", "/v1/responses", {"model": "narrator", "input": "Hi"})
+    (listed,) = json.loads(run("--event", "model_unknown", "--limit", "1", "--json", "--url", server.url).stdout)[
+        "data"
+    ]
+
+    ended = run(listed["id"], "--url", server.url)
+
+    assert "Model {model} is not loaded" in ended.stdout
+
+
 def test_a_path_as_json_is_what_the_server_tells(server):
     _, trace = answered(server)
 

@@ -19,15 +19,18 @@ with suppress(ImportError):
 SAYS = {"response.output_text.delta": "", "response.reasoning_summary_text.delta": "dim italic"}
 UNPRINTED = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])  # but for tabs and lines
 ENDS = frozenset({"response.completed", "response.incomplete"})
+LIMIT = 1000  # tokens; a small model may never find an end
 HINT = "Ctrl-C stops an answer, Ctrl-D ends the conversation."
 
 
 class Conversation:
     """What was said so far: kept by the server, or sent again each time where the server keeps nothing."""
 
-    def __init__(self, server: Server, model: str, instructions: str | None) -> None:
+    def __init__(self, server: Server, model: str, instructions: str | None, limit: int = LIMIT) -> None:
         self._server = server
-        self._asked = {"model": model, "stream": True, **({"instructions": instructions} if instructions else {})}
+        self._asked = {"model": model, "stream": True, "max_output_tokens": limit}
+        if instructions:
+            self._asked["instructions"] = instructions
         self._previous: str | None = None
         self._items: list[dict[str, Any]] = []
 
@@ -50,14 +53,23 @@ class Conversation:
 @click.command()
 @click.option("--model", metavar="NAME", help="Model to talk to; default: the first that is ready.")
 @click.option("--instructions", metavar="TEXT", help="How the model should behave.")
+@click.option(
+    "--max-output-tokens",
+    "limit",
+    type=click.IntRange(min=1),
+    default=LIMIT,
+    show_default=True,
+    metavar="COUNT",
+    help="Cut an answer there.",
+)
 @asks_server
-def chat(model: str | None, instructions: str | None, url: str | None, token: str | None) -> None:
+def chat(*, model: str | None, instructions: str | None, limit: int, url: str | None, token: str | None) -> None:
     """Talk to a model of a running server.
 
     A question on standard input is answered once, on standard output.
     """
     with to_server(url, token) as server:
-        conversation = Conversation(server, model or _first_ready(server), instructions)
+        conversation = Conversation(server, model or _first_ready(server), instructions, limit)
         if sys.stdin.isatty():
             _talk(conversation, Console(highlight=False))
         elif question := sys.stdin.read().strip():

@@ -73,7 +73,8 @@ def _to_cause(trace: Trace) -> str:
 
 
 def _fill(trace: Trace, message: str) -> str:
-    return message.replace("{model}", repr(trace.model)).replace("{exchange}", trace.id)
+    named = message if trace.model is None else message.replace("{model}", repr(trace.model))
+    return named.replace("{exchange}", trace.id)
 
 
 def _total(trace: Trace) -> float:
