@@ -182,6 +182,8 @@ class DuckStore:
             if self._closed:
                 return
             self._closed = True
+            if self.has_lost_file:
+                log.error("%s is not where it was, so its rows are gone", self._database.file)
             self._writer.close()
             self._readers.shutdown()
             self._writer_cursor.close()

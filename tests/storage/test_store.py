@@ -280,7 +280,7 @@ async def test_a_file_that_is_moved_is_lost_until_it_is_back_and_each_sweep_says
     await store.close()
 
 
-async def test_a_file_in_another_ones_place_is_a_loss(file):
+async def test_a_file_in_another_ones_place_is_a_loss_which_the_end_of_the_store_tells(file, caplog):
     store = open_store(str(file))
     file.rename(file.with_name("elsewhere"))
 
@@ -288,6 +288,7 @@ async def test_a_file_in_another_ones_place_is_a_loss(file):
 
     assert store.has_lost_file
     store.close_now()
+    assert [record.getMessage() for record in caplog.records] == [f"{file} is not where it was, so its rows are gone"]
 
 
 async def test_the_file_stays_the_same_whatever_duckdb_does_with_it(file):
