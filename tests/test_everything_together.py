@@ -477,5 +477,5 @@ class Together(RuleBasedStateMachine):
 
 TestTogether = Together.TestCase
 TestTogether.settings = settings(
-    max_examples=250, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
+    max_examples=150, stateful_step_count=50, deadline=None, report_multiple_bugs=False, derandomize=True
 )

@@ -25,6 +25,18 @@ def ids(page):
     return {link.get_attribute("data-exchange") for link in page.locator("#list a").all()}
 
 
+def expect_ids(page, expected):
+    """Wait until the list has these lines, and no other."""
+    expect_among(page, expected)
+    expect(page.locator("#list tbody tr")).to_have_count(len(expected))
+
+
+def expect_among(page, expected):
+    """Wait until the list has these lines."""
+    for exchange_id in expected:
+        expect(row(page, exchange_id)).to_be_visible()
+
+
 def hash_of(page):
     """Read what the address says is shown."""
     return {name: values[0] for name, values in parse_qs(urlsplit(page.url).fragment).items()}

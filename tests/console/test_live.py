@@ -2,7 +2,7 @@
 
 import re
 
-from tests.console.browsing import expect, facts, hash_of, ids, moves
+from tests.console.browsing import expect, expect_among, expect_ids, facts, hash_of, moves
 from tests.console.names import HOSTILE
 from tests.console.seen import PAGED, answer
 
@@ -45,7 +45,7 @@ def test_tiles_sum_up_and_lead_on(open_page, served):
 
     assert (shown["under way"], shown["waiting for a model"], shown["failed"]) == ("3", "2", "1")
     assert hash_of(page) == {"view": "exchanges", "state": "REFUSED", "last": "3600"}
-    assert {served.ids["503"], served.ids["429"], served.ids["unrouted"]} <= ids(page)
+    expect_among(page, {served.ids["503"], served.ids["429"], served.ids["unrouted"]})
 
 
 def test_more_under_way_than_is_told_of_is_no_exact_number(open_page):
@@ -66,7 +66,7 @@ def test_a_move_leads_to_its_exchanges(open_page, served):
 
     page.locator("#moves").get_by_role("link", name="queue_full").click()
 
-    assert ids(page) == {served.ids["429"]}
+    expect_ids(page, {served.ids["429"]})
 
 
 def test_another_machine_and_window_are_chosen_and_counted_on(open_new, served):
@@ -123,7 +123,7 @@ def test_writes_that_have_not_landed_are_shown_with_what_became_of_them(open_pag
 
     page.unroute("**/interlock/live")
     link.click()
-    assert served.ids["late"] in ids(page)
+    expect_among(page, {served.ids["late"]})
 
 
 def test_pace_is_plotted_and_told_in_figures(open_page, served):
