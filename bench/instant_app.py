@@ -9,9 +9,8 @@ from engine.pieces import CacheUse, Constraint, Finish, Grammar, Piece, Sampling
 from handlers.app import create_app
 from handlers.registry import Registry
 from handlers.services import Services
-from handlers.serving import PACE
+from handlers.serving import to_store
 from handlers.settings import from_env
-from storage.store import open_store
 
 PAUSE = 0.02  # seconds between the pieces of the model that is not instant
 
@@ -85,8 +84,7 @@ def to_app() -> Any:
     models = Registry(lambda _: InstantEngine(is_paced=False))
     for name in ("instant", "paced"):
         models.register(name, InstantEngine(is_paced=name == "paced"))
-    store = None if settings.db is None else open_store(settings.db, pace=0.0 if settings.durable else PACE)
-    return create_app(Services(settings=settings, models=models, store=store))
+    return create_app(Services(settings=settings, models=models, store=to_store(settings)))
 
 
 app = to_app()

@@ -17,12 +17,13 @@ from handlers.lifespan import Lifespan
 from handlers.live import Live
 from handlers.metrics import Exposition, Metrics
 from handlers.operators import Model
+from handlers.replies import EXCHANGE_ID
 from handlers.responses import Cancelling, InputItems, Responses, StoredResponse
 from handlers.services import Services
 from handlers.traces import Exchanges, OneExchange
 from handlers.unrouted import NamedReplies, TurnedAwayError, Unrouted
 
-EXPOSED = ("X-Interlock-Exchange", "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
+EXPOSED = (EXCHANGE_ID, "X-Interlock-Warning", "X-Session-Cache", "Retry-After")
 
 
 def create_app(services: Services) -> Application:

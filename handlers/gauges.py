@@ -48,7 +48,7 @@ class Gauges(Collector):
         families = {name: GaugeMetricFamily(name, gauge.help, labels=gauge.labels) for name, gauge in GAUGES.items()}
         services = self._services
         _add_states(families["interlock_exchanges"], EXCHANGE, (driven.state.name for driven in services.exchanges))
-        _add_states(families["interlock_writes"], WRITE, _writes(services))
+        _add_states(families["interlock_writes"], WRITE, (write.state.name for write in services.writes.unended))
         if services.store is not None:
             families["interlock_dropped_traces"].add_metric([], services.store.dropped_traces)
         for name, binding in services.models.items():
@@ -64,11 +64,6 @@ class Gauges(Collector):
             for state in Model:
                 families["interlock_model_state"].add_metric([name, state.name], float(binding.state is state))
         yield from families.values()
-
-
-def _writes(services: Services) -> Iterator[str]:
-    writes = services.writes
-    return (write.state.name for write in {*writes.known.values(), *writes.running.values()})
 
 
 def _add_states(family: GaugeMetricFamily, table: Table, names: Iterator[str]) -> None:

@@ -11,7 +11,7 @@ from handlers.metrics import Metrics
 from handlers.recent import LONGEST
 from handlers.registry import Registry
 from handlers.services import Services
-from handlers.traces import under_way
+from handlers.traces import to_trace_now, under_way
 from handlers.unrouted import refuse_query
 from handlers.writes import Writes
 from machines.write import State as Writing
@@ -49,7 +49,7 @@ class Live:
             ],
             "models": [to_model(services.models, name) for name in services.models],
             "writes": to_writes(services.writes),
-            "under_way": under_way(services)[::-1][:MOST],
+            "under_way": [to_trace_now(exchange) for exchange in under_way(services)[::-1][:MOST]],
         }
 
 
@@ -76,8 +76,6 @@ def to_model(models: Registry, name: str) -> dict[str, Any]:
 def to_writes(writes: Writes) -> list[dict[str, Any]]:
     """Tell of the writes that have begun and not landed, the slowest first."""
     now = time.monotonic()
-    begun = [
-        write for write in {*writes.known.values(), *writes.running.values()} if write.state is not Writing.RESERVED
-    ]
+    begun = [write for write in writes.unended if write.state is not Writing.RESERVED]
     slowest = sorted(begun, key=lambda write: write.started)[:MOST]
     return [{"id": write.id, "state": write.state.name, "seconds": round(now - write.started, 3)} for write in slowest]

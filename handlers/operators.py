@@ -17,9 +17,9 @@ from handlers.gate import Refused
 from handlers.health import to_condition
 from handlers.loopback import is_loopback, to_hostname
 from handlers.metrics import Metrics
-from handlers.replies import to_error
+from handlers.replies import EXCHANGE_ID, to_error
 from handlers.services import Services
-from handlers.unrouted import NAME, REPEATED
+from handlers.unrouted import REPEATED
 from machines.binding import OPERATOR_REFUSALS
 
 log = logging.getLogger("interlock.app")
@@ -76,7 +76,7 @@ class Model:
     def _refuse(self, req: Request, resp: Response, refused: Refused) -> None:
         row, known_as = OPERATOR_REFUSALS[refused.event], self._services.new_id("ex")
         log.info("%s %s %r: refused by %s %d", known_as, req.method, req.path[:REPEATED], refused.event, row.status)
-        resp.set_header(NAME, known_as)
+        resp.set_header(EXCHANGE_ID, known_as)
         self._metrics.refused(refused.event, row.status)
         resp.status = row.status
         resp.media = to_error(row.type, row.code, row.param, row.message.format(**refused.facts))

@@ -21,6 +21,7 @@ from machines.exchange import REFUSALS, State
 
 Events = AsyncIterable[list[Numbered]]
 
+EXCHANGE_ID = "X-Interlock-Exchange"  # the header that names what made a reply
 CLIENT_GONE = 499  # nginx's code for it; nobody is there to read this
 
 
@@ -28,7 +29,7 @@ async def answer(exchange: Exchange, client: Client, resp: Response) -> None:
     """Wait for the exchange's first word, then answer with what it turned out to be."""
     client.on_gone(exchange.leave)
     await exchange.outbox.first()
-    resp.set_header("X-Interlock-Exchange", exchange.id)
+    resp.set_header(EXCHANGE_ID, exchange.id)
     if exchange.state is State.REFUSED:
         refuse(exchange, resp)
     elif exchange.state is State.ABANDONED:

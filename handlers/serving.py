@@ -13,7 +13,7 @@ from handlers.registry import Registry
 from handlers.services import Services
 from handlers.settings import Settings
 from handlers.writes import Writes
-from storage.store import open_store
+from storage.store import DuckStore, open_store
 
 log = logging.getLogger("interlock")
 
@@ -43,8 +43,7 @@ def prepare(settings: Settings) -> None:
 def to_services(settings: Settings) -> Services:
     """Make the services of one server process. Raises StoreError, LoadError; models load later."""
     models = to_registry(settings)
-    pace = 0.0 if settings.durable else PACE
-    store = None if settings.db is None else open_store(settings.db, PATIENCE, pace)
+    store = to_store(settings)
     log.info("responses are kept %s", f"in {settings.db}" if settings.db else "nowhere")
     return Services(
         settings=settings,
@@ -54,6 +53,11 @@ def to_services(settings: Settings) -> Services:
         announce=lambda name: announce(settings, name),
         give_up=give_up,
     )
+
+
+def to_store(settings: Settings) -> DuckStore | None:
+    """Open what the settings say responses are kept in. Raises StoreError."""
+    return None if settings.db is None else open_store(settings.db, PATIENCE, 0.0 if settings.durable else PACE)
 
 
 def to_registry(settings: Settings) -> Registry:

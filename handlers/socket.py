@@ -15,6 +15,7 @@ from falcon.errors import PayloadTypeError, WebSocketDisconnected
 
 from handlers.body import TextBody
 from handlers.exchange import Exchange, Incoming
+from handlers.replies import EXCHANGE_ID
 from handlers.services import Services
 from handlers.steps import start
 from handlers.wire.events import Event, Terminal
@@ -169,7 +170,7 @@ def to_error_frame(exchange: Exchange) -> str:
     row, param, message = exchange.refusal
     # the specification wants a code in every error frame, which not every row has over HTTP
     error = {"type": row.type, "code": row.code or exchange.event, "message": message, "param": param}
-    headers = {"X-Interlock-Exchange": exchange.id}  # as Codex reads them
+    headers = {EXCHANGE_ID: exchange.id}  # as Codex reads them
     if row.retry_after is not None:
         headers["Retry-After"] = str(row.retry_after)
     frame = {"type": "error", "status": row.status.value, "error": error, "headers": headers}

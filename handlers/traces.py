@@ -54,9 +54,11 @@ async def find_or_refuse(services: Services, req: Request, resp: Response, excha
 async def find_trace(services: Services, exchange_id: str) -> Trace | None:
     """Find how an exchange went, or goes. Raises ReadError."""
     # looked at first: one that ends meanwhile is found in the store
-    running = next((trace for trace in under_way(services) if trace.id == exchange_id), None)
-    row = None if running or services.store is None else await services.store.trace(exchange_id)
-    return to_trace(row) if row else running
+    running = [exchange for exchange in under_way(services) if exchange.id == exchange_id]
+    if running:
+        return to_trace_now(running[0])
+    row = None if services.store is None else await services.store.trace(exchange_id)
+    return to_trace(row) if row else None
 
 
 async def list_traces(services: Services, asked: TraceQuery) -> Page:
@@ -71,12 +73,15 @@ async def list_traces(services: Services, asked: TraceQuery) -> Page:
     return to_page([*found, *map(to_trace, ended)], asked.limit)
 
 
-def under_way(services: Services) -> list[Trace]:
-    """Tell how the exchanges go that are under way, the newest first."""
-    now = time.monotonic()
+def under_way(services: Services) -> list[Exchange]:
+    """List the exchanges that are under way, the newest first."""
     running = [exchange for exchange in services.exchanges if isinstance(exchange, Exchange)]
-    running.sort(key=_began, reverse=True)
-    return [to_trace(to_trace_row(exchange), now - exchange.entered) for exchange in running]
+    return sorted(running, key=_began, reverse=True)
+
+
+def to_trace_now(exchange: Exchange) -> Trace:
+    """Tell how an exchange goes that is under way."""
+    return to_trace(to_trace_row(exchange), time.monotonic() - exchange.entered)
 
 
 def is_asked(trace: Trace, asked: TraceQuery) -> bool:
@@ -91,7 +96,7 @@ def is_asked(trace: Trace, asked: TraceQuery) -> bool:
 
 def _running_after(services: Services, asked: TraceQuery) -> tuple[list[Trace], str | None]:
     """Give those under way that a page may have, and the id that those of the store come after."""
-    running = under_way(services)
+    running = [to_trace_now(exchange) for exchange in under_way(services)]
     if asked.after is None:
         return running, None
     ids = [trace.id for trace in running]

@@ -9,14 +9,13 @@ from falcon.asgi import Request, Response, WebSocket
 
 from handlers.exchange import Exchange, Incoming
 from handlers.mapping.to_struct import FieldError
-from handlers.replies import answer
+from handlers.replies import EXCHANGE_ID, answer
 from handlers.services import Services
 from handlers.steps import start
 from handlers.watch import KEY
 
 log = logging.getLogger("interlock.app")
 
-NAME = "X-Interlock-Exchange"
 REPEATED = 256  # characters of a client's text that the log and a message repeat
 
 
@@ -36,8 +35,8 @@ class NamedReplies:
         self._services = services
 
     async def process_response(self, _req: Request, resp: Response, _resource: Any, _succeeded: bool) -> None:  # noqa: FBT001
-        if resp.get_header(NAME) is None:
-            resp.set_header(NAME, self._services.new_id("ex"))
+        if resp.get_header(EXCHANGE_ID) is None:
+            resp.set_header(EXCHANGE_ID, self._services.new_id("ex"))
 
 
 class Unrouted:

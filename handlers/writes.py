@@ -45,9 +45,14 @@ class Writes:
         self.heard: Callable[[Write, Move], None] = lambda _, __: None
 
     @property
+    def unended(self) -> set[Write]:
+        """The writes that have not come to their end."""
+        return {*self.known.values(), *self.running.values()}
+
+    @property
     def held(self) -> int:
         """How many writes have not come to their end."""
-        return len({*self.known.values(), *self.running.values()})
+        return len(self.unended)
 
     def reserve(self, response_id: str, earliest_expires_at: float | None) -> None:
         """Have whoever names the id wait from now on; nothing happens if the id is known already."""

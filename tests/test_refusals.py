@@ -4,46 +4,17 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 
-from engine.errors import DecodeError, EngineError, GrammarError, TemplateError
+from engine.errors import DecodeError, GrammarError, TemplateError
 from engine.scripted import ScriptedEngine, call, stop
 from handlers.app import create_app
-from handlers.services import Services
 from handlers.settings import Settings
 from machines.exchange import REFUSALS
 from storage.errors import ReadError, WriteError
-from tests.asgi import Client, running
+from tests.asgi import running
 from tests.doubles import MODEL, NOW, say, to_services, watch
-
-STRAY = {"previous_response_id": "resp_stray", "input": "And then?"}
-
-
-class World:
-    """One app, to be provoked."""
-
-    def __init__(self, client: Client, services: Services, engine: ScriptedEngine) -> None:
-        self.client = client
-        self.services = services
-        self.engine = engine
-
-    async def post(self, **body: Any) -> Any:
-        return await self.client.post(**body)
-
-    async def send(self, body: bytes, **headers: str) -> Any:
-        return await self.client.request("POST", "/v1/responses", body, **headers)
-
-    async def continued(self, **changes: Any) -> Any:
-        """Continue a stored response whose row was changed."""
-        self.engine.script = say("Yes.")
-        first = await self.post(input="Hello")
-        assert await self.services.writes.settled(first.json["id"], 10)
-        rows = (await self.services.store.chain(first.json["id"], NOW)).rows
-        changed = msgspec.structs.replace(rows[0], id="resp_changed", **changes)
-        await self.services.store.put(changed)
-        self.engine.decodes.clear()
-        return await self.post(input="And?", previous_response_id="resp_changed")
+from tests.world import STRAY, World
 
 
 async def _token_absent(world):
@@ -485,90 +456,6 @@ async def test_an_output_that_was_given_before_is_not_expected_again(client, eng
     assert "no outstanding tool call" in again.json["error"]["message"]
     assert "unknown call_id" in forged.json["error"]["message"]
     assert engine.decodes == []
-
-
-async def test_a_fault_of_the_store_is_the_servers_whatever_its_words_are(client, services):
-    async def break_off(*_):
-        raise ReadError("Response not found: resp_stray")
-
-    services.store.chain = break_off
-
-    reply = await client.post(**STRAY)
-
-    assert (reply.status_code, reply.json["error"]["type"]) == (500, "server_error")
-
-
-@pytest.mark.parametrize("output", ["{", "[1]", "[{}]", '[{"type": "compaction"}]', '[{"type": "message"}]'])
-async def test_a_stored_row_that_cannot_be_read_is_the_servers_fault(engine, store, output):
-    services = to_services(engine, store)
-    async with running(create_app(services)) as client:
-        reply = await World(client, services, engine).continued(output_json=output)
-
-    assert (reply.status_code, reply.json["error"]["param"]) == (500, "previous_response_id")
-    assert reply.json["error"]["message"].startswith("Failed to retrieve previous response:")
-
-
-@pytest.mark.parametrize(
-    ("config", "status"),
-    [
-        ('{"modelInstanceId": 999999, "serverBootId": "boot_1"}', 400),
-        ('{"modelInstanceId": 999999, "serverBootId": "boot_0"}', 200),
-        ('{"modelInstanceId": 999999.0}', 200),
-        ('{"modelInstanceId": "1", "serverBootId": "boot_0"}', 400),
-    ],
-)
-async def test_instances_are_compared_within_one_server_process_only(engine, store, config, status):
-    services = to_services(engine, store)
-    async with running(create_app(services)) as client:
-        reply = await World(client, services, engine).continued(config_json=config)
-
-    assert reply.status_code == status
-
-
-async def test_a_last_look_that_cannot_read_is_the_servers_fault(client, services):
-    async def break_off(*_):
-        raise ReadError
-
-    services.settings = Settings(write_wait_ms=1)
-    services.writes.reserve("resp_stray", None)
-    services.store.chain = break_off
-
-    reply = await client.post(**STRAY)
-
-    assert (reply.status_code, reply.json["error"]["param"]) == (500, "previous_response_id")
-
-
-async def test_a_reference_to_a_row_that_cannot_be_read_is_the_servers_fault(client, services):
-    async def break_off(*_):
-        raise ReadError
-
-    services.store.row = break_off
-
-    reply = await client.post(input=[{"type": "item_reference", "id": "rs_stray00"}])
-
-    assert (reply.status_code, reply.json["error"]["code"]) == (500, None)
-
-
-async def test_a_model_that_dies_before_the_prompt_is_made_is_a_503(client, engine):
-    async def die(*_):
-        raise EngineError("The engine's thread died.")
-
-    engine.tokenize = die
-
-    reply = await client.post(input="Hello")
-
-    assert (reply.status_code, reply.json["error"]["code"]) == (503, "model_unavailable")
-
-
-async def test_a_model_that_dies_before_the_grammar_is_made_is_a_503(client, engine):
-    async def die(*_):
-        raise EngineError("The engine's thread died.")
-
-    engine.constrain = die
-
-    reply = await client.post(input="Hello", text={"format": {"type": "json_object"}})
-
-    assert (reply.status_code, reply.json["error"]["code"]) == (503, "model_unavailable")
 
 
 async def test_the_log_gives_the_row_the_path_and_no_content(client, engine, caplog):
