@@ -15,7 +15,7 @@ MEASUREMENTS = {
     "requests": ("bench.instant", "requests"),
     "events": ("bench.instant", "events"),
     "latency": ("bench.instant", "latency"),
-    "tracing": ("bench.instant", "tracing"),
+    "tracing": ("bench.tracing", "measure"),
     "memory": ("bench.memory", "measure"),
     "cancel": ("bench.cancel", "measure"),
     "space": ("bench.space", "measure"),

@@ -39,19 +39,23 @@ class Cost:
     """Rates of one server under a load, and the processor time they took it."""
 
     def __init__(self, server: Server, load: Load) -> None:
-        self._server = server
+        self.server = server
         self._load = load
         self._seconds = 0.0
         self._done = 0
 
     def rate(self) -> float:
         """Send the load once; units a second."""
-        load, before = self._load, self._server.cpu_seconds()
-        seconds = send(self._server.url, load.request, connections=load.connections, times=load.times)
-        self._seconds += self._server.cpu_seconds() - before
+        load, before = self._load, self.server.cpu_seconds()
+        seconds = self.send()
+        self._seconds += self.server.cpu_seconds() - before
         done = load.connections * load.times * load.units
         self._done += done
         return done / seconds
+
+    def send(self) -> float:
+        """Send the load once; the seconds it took."""
+        return send(self.server.url, self._load.request, connections=self._load.connections, times=self._load.times)
 
     @property
     def microseconds(self) -> float:
@@ -126,20 +130,3 @@ def p99(server: Server, request: bytes) -> float:
 
     send(server.url, request, connections=50, hear=hear)
     return statistics.quantiles(late, n=100)[98]
-
-
-def tracing() -> list[Row]:
-    """Compare requests/s with traces kept and without."""
-    with (
-        gunicorn("bench.instant_app:app", INTERLOCK_DB=":memory:") as traced,
-        gunicorn("bench.instant_app:app", INTERLOCK_DB=":memory:", INTERLOCK_TRACE_RETENTION_SECONDS="0") as untraced,
-    ):
-        load = Load(post("/v1/responses", WHOLE), 8, 100)
-        one, other = Cost(traced, load), Cost(untraced, load)
-        print("requests/s, traces kept against none")
-        pairs = rounds(one.rate, other.rate, 2 * ROUNDS)
-    cpu = one.microseconds, other.microseconds
-    return [
-        compare("requests/s, traces kept / none", "requests/s", pairs, least=0.98),
-        Row("processor time of one of them", f"{cpu[0]:.0f} µs", f"{cpu[1]:.0f} µs", f"1 / {cpu[0] / cpu[1]:.2f}"),
-    ]

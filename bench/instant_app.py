@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from engine.pieces import CacheUse, Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
 from handlers.app import create_app
 from handlers.registry import Registry
@@ -78,13 +80,37 @@ class InstantEngine:
         """Close nothing."""
 
 
+class Switch:
+    """Turns the keeping of traces on or off at /tracing/on and /tracing/off, once those that wait are written."""
+
+    def __init__(self, app: Any, services: Services) -> None:
+        self._app = app
+        self._services = services
+        self._settings = services.settings
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        _, tracing, word = f"/{scope.get('path', '')}".rpartition("/tracing/")
+        if not tracing:
+            await self._app(scope, receive, send)
+            return
+        services = self._services
+        while services.exchanges:  # noqa: ASYNC110 - those that were answered, and have their rows written still
+            await asyncio.sleep(0.001)
+        if services.store is not None:
+            await services.store.withdraw("resp_none")  # comes after the traces in the writer's queue
+        services.settings = self._settings if word == "on" else replace(self._settings, trace_retention_seconds=0)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+
 def to_app() -> Any:
     """Make the app; its settings are the environment's."""
     settings = from_env()
     models = Registry(lambda _: InstantEngine(is_paced=False))
     for name in ("instant", "paced"):
         models.register(name, InstantEngine(is_paced=name == "paced"))
-    return create_app(Services(settings=settings, models=models, store=to_store(settings)))
+    services = Services(settings=settings, models=models, store=to_store(settings))
+    return Switch(create_app(services), services)
 
 
 app = to_app()

@@ -80,14 +80,14 @@ class Metrics:
         """Hear of a move of an exchange."""
         model = exchange.model or ""
         self._moved(exchange.table.name, move, model)
-        self._child("interlock_state_seconds", move.source.name).observe(move.ms / 1000)
+        self._child("interlock_state_seconds", move.source._name_).observe(move.ms / 1000)
         if move.source is State.DISPATCHING:
             self._decoded(exchange, model)
         if move.target is State.REFUSED:
             self.refused(move.event, REFUSALS[move.event].status, model)
         if move.target in FINAL:
             seconds = sum(made.ms for made in exchange.trace) / 1000
-            self._child("interlock_exchange_seconds", model, move.target.name).observe(seconds)
+            self._child("interlock_exchange_seconds", model, move.target._name_).observe(seconds)
             for made in exchange.output.trace:
                 self._moved("output", made, model)
 

@@ -37,6 +37,7 @@ class Output(Driven):
 
     def __init__(self, new_id: NewId) -> None:
         super().__init__(OUTPUT)
+        self._made_at = self.entered
         self.items: list[OutputItem] = []
         self.text = ""
         self._new_id = new_id
@@ -96,8 +97,10 @@ class Output(Driven):
 
     def rate(self, tokens: int) -> float | None:
         """Tell how many of so many tokens were decoded in a second, once the first was there."""
-        seconds = sum(move.ms for move in self.trace[1:]) / 1000
-        return (tokens - 1) / seconds if tokens > 1 and seconds > 0 and self.first_token_ms is not None else None
+        if tokens < 2 or self.first_token_ms is None:  # noqa: PLR2004 - the first is not timed
+            return None
+        seconds = self.entered - self._made_at - self.trace[0].ms / 1000
+        return (tokens - 1) / seconds if seconds > 0 else None
 
     @property
     def part(self) -> OutputText:

@@ -42,7 +42,7 @@ class Recent:
         if number != self._number:
             self._number, self._counts = number, array("I", [0]) * len(ROWS)
             self._ring.append((number, self._counts))
-        self._counts[PLACES[machine, move.event, move.source.name]] += 1
+        self._counts[PLACES[machine, move.event, move.source._name_]] += 1
 
     def since(self, seconds: float) -> dict[Row, int]:
         """Tell the moves of the last seconds and how often each was made; the bucket they begin in counts whole."""

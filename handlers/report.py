@@ -1,7 +1,8 @@
 """What stays of an exchange that has ended: a line in the log, and its trace in the store. No content."""
 
 import logging
-from functools import cache, partial
+from enum import Enum
+from functools import cache, lru_cache, partial
 from string import Formatter
 from typing import Any
 
@@ -30,7 +31,7 @@ def report(exchange: Exchange) -> None:
 
 def log_path(exchange: Exchange) -> None:
     """Log one line: the milliseconds in each state and what ended it, and what is known of the request."""
-    path = " ".join(f"{move.source.name.lower()}={move.ms:.1f}:{move.event}" for move in exchange.trace)
+    path = " ".join(f"{move.source._name_.lower()}={move.ms:.1f}:{move.event}" for move in exchange.trace)
     status, facts = to_status(exchange), exchange.facts
     known = "".join(f" {name}={facts[name]!r}" for name in NAMED if name in facts)
     log.info(
@@ -50,22 +51,23 @@ def keep(exchange: Exchange) -> None:
 
 
 def to_trace_row(exchange: Exchange) -> ExchangeRow:
-    """Give the trace of an exchange that ends now, or of one under way as far as it is."""
+    """Give the trace of an exchange that ends now, or of one under way as far as it is.
+
+    Only the clock is cut, to a millisecond: to round all that was measured takes long, and few traces are ever read.
+    """
     return ExchangeRow(
         id=exchange.id,
-        ended_at=round(exchange.services.clock(), 3),
+        ended_at=int(exchange.services.clock() * 1000) / 1000,
         machine=exchange.table.name,
         method=exchange.incoming.method,
         path=exchange.incoming.path,
-        state=exchange.state.name,
+        state=exchange.state._name_,
         event=exchange.event,
         status=to_status(exchange),
         model=exchange.model,
         response_id=exchange.known_as,
-        # what an enum's `name` gives is kept there, where it is found ten times as fast
-        moves=encode(
-            [(event, left._name_, reached._name_, ms) for event, left, reached, ms in exchange.trace]
-        ).decode(),
+        moves=_path(tuple([move[:3] for move in exchange.trace])),
+        ms=tuple([move.ms for move in exchange.trace]),
         facts=encode(to_facts(exchange)).decode(),
     )
 
@@ -77,19 +79,25 @@ def to_status(exchange: Exchange) -> int | None:
 
 def to_facts(exchange: Exchange) -> Facts:
     """Give what was measured, and of what the refusing row tells the numbers: text may be the client's own."""
-    known, finish = exchange.facts, exchange.finish
+    known, finish, output = exchange.facts, exchange.finish, exchange.output
     facts: Facts = {name: known[name] for name in MEASURED if name in known}
     if exchange.cached_tokens is not None:
         facts["cached_tokens"] = exchange.cached_tokens
     if exchange.state is State.REFUSED:
         facts |= {name: known[name] for name in _places(exchange.event) if type(known.get(name)) in {int, float}}
-    if (first := exchange.output.first_token_ms) is not None:
-        facts["first_token_ms"] = round(first, 3)
+    if (first := output.first_token_ms) is not None:
+        facts["first_token_ms"] = first
     if finish is not None:
         facts["output_tokens"] = finish.completion_tokens
-        if (rate := exchange.output.rate(finish.completion_tokens)) is not None:
-            facts["tokens_per_second"] = round(rate, 2)
+        if (rate := output.rate(finish.completion_tokens)) is not None:
+            facts["tokens_per_second"] = rate
     return facts
+
+
+@lru_cache(1000)
+def _path(moves: tuple[tuple[str, Enum, Enum], ...]) -> str:
+    """Give moves as JSON; most requests make those of a few others."""
+    return encode([(event, left.name, reached.name) for event, left, reached in moves]).decode()
 
 
 @cache

@@ -79,6 +79,9 @@ def to_models(named: list[str]) -> dict[str, str]:
         if not (separator and name and source):
             msg = f"A model is given as NAME=PATH_OR_HUB_ID, not {pair!r}."
             raise SettingsError(msg)
+        if not name.isprintable():
+            msg = f"The name of a model must be printable, and {name!r} is not."
+            raise SettingsError(msg)
         if name in models:
             msg = f"Two models are named {name!r}; give each its own name."
             raise SettingsError(msg)

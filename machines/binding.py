@@ -9,10 +9,10 @@ retired, and the same object named again has that id.
 from enum import Enum
 from http import HTTPStatus
 
-from machines.table import Refusal, Table
+from machines.table import Refusal, States, Table
 
 
-class State(Enum):
+class State(States):
     """Where a model object stands."""
 
     LOADING = "loading"

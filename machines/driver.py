@@ -53,7 +53,7 @@ def fire(machine: Machine, driven: Driven, event: str) -> None:
         msg = f"No row is named {event!r}."
         raise MachineError(msg)
     source, left = driven.state, time.monotonic()
-    if source.name not in known.transitions:
+    if source._name_ not in known.transitions:
         msg = f"No row lets {event!r} leave {source.name}."
         raise MachineError(msg)
     try:

@@ -1,9 +1,9 @@
 """The states of one request, and those that events share."""
 
-from enum import Enum
+from machines.table import States
 
 
-class State(Enum):
+class State(States):
     """Where a request stands."""
 
     ROUTING = "matching the route"

@@ -7,10 +7,10 @@ when its server died is failed by the next start.
 
 from enum import Enum
 
-from machines.table import Table
+from machines.table import States, Table
 
 
-class State(Enum):
+class State(States):
     """Where a job stands; the value is the response's status."""
 
     QUEUED = "queued"

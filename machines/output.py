@@ -8,10 +8,10 @@ client is told each time. One item is open at a time. Calls come last, once the 
 from enum import Enum
 from typing import NamedTuple
 
-from machines.table import Table
+from machines.table import States, Table
 
 
-class Item(Enum):
+class Item(States):
     """The item that is open."""
 
     NONE = "no item"

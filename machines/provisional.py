@@ -6,10 +6,10 @@ client left, or was told that the response failed. How far the write itself is, 
 
 from enum import Enum
 
-from machines.table import Table
+from machines.table import States, Table
 
 
-class State(Enum):
+class State(States):
     """What becomes of a row."""
 
     PROVISIONAL = "out of sight"

@@ -10,6 +10,15 @@ from typing import Any, NamedTuple
 from transitions import Event, EventData, Machine, State, Transition
 
 
+class States(Enum):
+    """The states of a machine, hashed by identity: Enum's own hash is a call of Python's, and a request makes dozens.
+
+    Where much is done, `_name_` gives the name; `name` is such a call too.
+    """
+
+    __hash__ = object.__hash__
+
+
 class Refusal(NamedTuple):
     """A row that ends a request with an HTTP error: the edge, the status, the code and the sentence in one."""
 
@@ -80,7 +89,7 @@ class HoldsOnly(Event):
         self._ends[transition.source] = source, target
 
     def trigger(self, model: Any, *args: Any, **kwargs: Any) -> bool:
-        left, entered = self._ends[model.state.name]
+        left, entered = self._ends[model.state._name_]
         happened = EventData(left, self, self.machine, model, args, kwargs)
         _call_back(left.on_exit, happened)
         model.state = entered.value

@@ -8,10 +8,10 @@ row in memory and is tried again. An exchange whose terminal never left gives it
 
 from enum import Enum
 
-from machines.table import Table
+from machines.table import States, Table
 
 
-class State(Enum):
+class State(States):
     """Where a row stands."""
 
     RESERVED = "reserved"

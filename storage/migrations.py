@@ -99,8 +99,58 @@ def widen_exchanges(connection: DuckDBPyConnection) -> None:
     connection.execute("DROP TABLE narrow_exchanges")
 
 
+def share_kinds(connection: DuckDBPyConnection) -> None:
+    """Keep as one text what many traces share: an insert costs by the column.
+
+    Of moves the times go into a column of their own, whole microseconds as JSON. The view `traces` has all as it was;
+    generated columns would be computed by each insert too.
+    """
+    connection.execute("ALTER TABLE exchanges RENAME TO wide_exchanges")
+    connection.execute("""
+        CREATE TABLE exchanges (
+            id VARCHAR NOT NULL,
+            ended_at DOUBLE NOT NULL,
+            kind VARCHAR NOT NULL,
+            response_id VARCHAR,
+            micros VARCHAR NOT NULL,
+            facts VARCHAR NOT NULL
+        )
+    """)
+    _view_traces(connection)
+    connection.execute("""
+        INSERT INTO exchanges
+        SELECT id, ended_at,
+            concat(machine, chr(31), method, chr(31), path, chr(31), state, chr(31), event, chr(31), status, chr(31),
+                replace(model, chr(31), ' '), chr(31), to_json([each[:3] for each in steps])),
+            response_id,
+            to_json([CAST(round(coalesce(TRY_CAST(each[4] AS DOUBLE), 0) * 1000) AS BIGINT) for each in steps]),
+            facts
+        FROM (SELECT *, coalesce(TRY_CAST(TRY_CAST(moves AS JSON) AS VARCHAR[][]), []) AS steps FROM wide_exchanges)
+    """)
+    connection.execute("DROP TABLE wide_exchanges")
+
+
+def _view_traces(connection: DuckDBPyConnection) -> None:
+    connection.execute("""
+        CREATE VIEW traces AS SELECT
+            id, ended_at,
+            split_part(kind, chr(31), 1) AS machine,
+            split_part(kind, chr(31), 2) AS method,
+            split_part(kind, chr(31), 3) AS path,
+            split_part(kind, chr(31), 4) AS state,
+            split_part(kind, chr(31), 5) AS event,
+            CAST(nullif(split_part(kind, chr(31), 6), '') AS INTEGER) AS status,
+            nullif(split_part(kind, chr(31), 7), '') AS model,
+            response_id,
+            split_part(kind, chr(31), 8) AS moves,
+            [each / 1000 for each in CAST(micros AS BIGINT[])] AS ms,
+            facts
+        FROM exchanges
+    """)
+
+
 MIGRATIONS: tuple[Callable[[DuckDBPyConnection], None], ...] = (
-    create_responses, create_exchanges, create_jobs, widen_exchanges,
+    create_responses, create_exchanges, create_jobs, widen_exchanges, share_kinds,
 )  # fmt: skip
 
 

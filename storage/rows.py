@@ -24,7 +24,8 @@ class ExchangeRow(Struct, frozen=True, kw_only=True, gc=False):
     """How one exchange went, without a word of its content.
 
     `ended_at` is in Unix seconds; `machine` names the table that it followed, and `event` is the last of its moves.
-    `moves` is JSON, a list of event, from, to and ms; so is `facts`, an object of numbers.
+    `moves` is JSON, a list of event, from and to, and `ms` tells of each how many milliseconds the state that was left
+    had lasted, kept to a microsecond; `facts` is JSON, an object of numbers.
     """
 
     id: str
@@ -38,6 +39,7 @@ class ExchangeRow(Struct, frozen=True, kw_only=True, gc=False):
     model: str | None
     response_id: str | None
     moves: str
+    ms: tuple[float, ...]
     facts: str
 
 

@@ -8,7 +8,7 @@ from duckdb import DuckDBPyConnection
 from storage.queries import TRACE_COLUMNS, to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 
-SELECT = f"SELECT {TRACE_COLUMNS} FROM exchanges WHERE "  # noqa: S608  our own names
+SELECT = f"SELECT {TRACE_COLUMNS} FROM traces WHERE "  # noqa: S608  our own names
 # a row's event is that of its last move, so the moves tell of each event on its path
 CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "event": ("contains(moves, ?)", lambda event: f'["{event}",'),

@@ -26,9 +26,9 @@ log = logging.getLogger("interlock.storage")
 
 GROUP_ROWS = 100
 GROUP_CHARACTERS = 8_000_000  # a group's values are held twice, here and in DuckDB
-GROUP_TRACES = 1000  # a statement costs as much as hundreds of them
-TRACES_WAITING = 3000
-GATHERING = 1.0  # seconds until a trace is written that no others came to join
+GROUP_TRACES = 2000  # a statement costs as much as hundreds of them
+TRACES_WAITING = 6000
+GATHERING = 2.0  # seconds until a trace is written that no others came to join
 
 Work = Callable[[DuckDBPyConnection], int]
 
@@ -57,6 +57,7 @@ class Writer:
     def __init__(self, cursor: DuckDBPyConnection, pace: float = 0.0) -> None:
         self.dropped = 0
         self._cursor = cursor
+        cursor.execute("SET pandas_analyze_sample = 0")  # what arrays hold is known; to look is a fifth of an insert
         self._pace = pace
         self._paced_until = 0.0  # by the monotonic clock
         self._queue: SimpleQueue[Entry | None] = SimpleQueue()

@@ -373,7 +373,7 @@ async def test_only_the_own_input_of_a_continuation_is_listed(client, services):
 
 async def traces(services):
     read = services.store._database.connection.cursor()
-    return read.execute("SELECT path, event, response_id FROM exchanges ORDER BY ended_at").fetchall()
+    return read.execute("SELECT path, event, response_id FROM traces ORDER BY ended_at").fetchall()
 
 
 async def test_a_deleted_response_is_gone_from_every_table(client, services):

@@ -14,6 +14,7 @@ from handlers.terminal.path import to_listing, to_path
 from storage.store import open_store
 from tests import terminal
 from tests.live import scripted, serving
+from tests.storage.samples import moved
 from tests.storage.samples import trace as kept
 
 pytestmark = pytest.mark.usefixtures("bare")
@@ -36,12 +37,12 @@ def file(tmp_path):
     store.record(kept("ex_1", status=None, ended_at=1_750_000_000))
     store.record(
         kept("ex_2", state="REFUSED", event="model_loading", status=503, ended_at=1_750_000_060, response_id=None,
-             moves=json.dumps([route, ("model_loading", "BINDING", "REFUSED", 0.2)]), facts="{}")
+             **moved(route, ("model_loading", "BINDING", "REFUSED", 0.2)), facts="{}")
     )  # fmt: skip
     store.record(
         kept("ex_3", state="FAILED", event="failure_sent", status=None, ended_at=1_750_000_120.5, response_id="resp_3",
              model="large", facts='{"ahead":0}',
-             moves=json.dumps([route, failing, ("failure_sent", "FAILING", "FAILED", 1.0)]))
+             **moved(route, failing, ("failure_sent", "FAILING", "FAILED", 1.0)))
     )  # fmt: skip
     store.close_now()
     return path
@@ -244,7 +245,7 @@ def test_no_server_and_no_database_is_one_sentence(tmp_path, monkeypatch):
 
 def test_a_request_under_way_says_how_far_it_is():
     granted = ("slot_granted", "QUEUED", "DISPATCHING", 2.0)
-    row = kept(state="DISPATCHING", event="slot_granted", status=None, ended_at=1000.0, moves=json.dumps([granted]))
+    row = kept(state="DISPATCHING", event="slot_granted", status=None, ended_at=1000.0, **moved(granted))
     under_way = to_trace(msgspec.structs.replace(row, facts='{"ahead":2,"running":8}'), in_state=1.5)
 
     path, listed = to_path(under_way), to_listing([under_way])
@@ -264,6 +265,6 @@ def test_a_request_under_way_says_how_far_it_is():
     ],
 )  # fmt: skip
 def test_what_became_of_the_row_is_said_in_words(event, words):
-    row = msgspec.structs.replace(kept(event=event), moves=json.dumps([(event, "PERSISTING", "DONE", 5.0)]))
+    row = kept(event=event, **moved((event, "PERSISTING", "DONE", 5.0)))
 
     assert to_path(to_trace(row))[-1].split(maxsplit=1) == ["row", words]

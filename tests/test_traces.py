@@ -9,6 +9,7 @@ from engine.errors import DecodeError
 from engine.pieces import Text
 from engine.scripted import Pause, call, stop, think
 from handlers.app import create_app
+from handlers.exchange import Exchange
 from handlers.settings import Settings
 from machines.exchange import REFUSALS
 from storage.errors import ReadError, WriteError
@@ -170,6 +171,25 @@ async def test_a_background_response_followed_the_durable_table(client, services
 
     assert (trace["machine"], trace["state"]) == ("durable", "DONE")
     assert "job_accepted" in {move["event"] for move in trace["moves"]}
+
+
+async def test_a_move_whose_callback_breaks_is_told_as_it_was_made(client, services, engine, monkeypatch):
+    engine.script = say("Yes")
+    breaking = [ZeroDivisionError()]
+
+    def stop_decoding(*_):
+        if breaking:
+            raise breaking.pop()
+
+    monkeypatch.setattr(Exchange, "stop_decoding", stop_decoding)
+
+    trace = await shown(client, await answered(client, services))
+
+    assert [(move["event"], move["from"], move["to"]) for move in trace["moves"]][-3:] == [
+        ("decode_finished", "DISPATCHING", "DISPATCHING"),
+        ("crashed", "DISPATCHING", "FAILING"),
+        ("failure_sent", "FAILING", "FAILED"),
+    ]
 
 
 async def test_a_row_that_is_late_has_no_time_of_its_own(client, services, engine):

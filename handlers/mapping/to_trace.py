@@ -10,7 +10,7 @@ from machines.exchange import DURABLE, DURABLE_FAILURES, EXCHANGE, FAILURES, REF
 from machines.table import Failure
 from storage.rows import ExchangeRow
 
-Moved = tuple[str, str, str, float]
+Moved = tuple[str, str, str]
 Facts = dict[str, int | float]
 read_moves, read_facts = json.Decoder(list[Moved]).decode, json.Decoder(Facts).decode
 FAILED_BY: dict[str, Mapping[str, Failure]] = {EXCHANGE.name: FAILURES, DURABLE.name: DURABLE_FAILURES}
@@ -74,10 +74,11 @@ def to_trace(row: ExchangeRow, in_state: float | None = None) -> Trace:
     """Tell how an exchange went; `in_state` is for how many seconds one under way has been in its last state."""
     moves = [
         Move(event=event, source=source, target=target, ms=round(ms, 3))
-        for event, source, target, ms in read_moves(row.moves)
+        for (event, source, target), ms in zip(read_moves(row.moves), row.ms, strict=True)
     ]
     spent = sum(move.ms for move in moves) / 1000 + (in_state or 0)
-    facts = {**read_facts(row.facts), **_to_told(row, moves)}
+    measured = {**read_facts(row.facts), **_to_told(row, moves)}
+    facts = {name: round(number, 3) for name, number in measured.items()}
     if in_state is not None:
         facts["in_state_ms"] = round(in_state * 1000, 3)
     code, message = to_sentence(row, moves, facts)

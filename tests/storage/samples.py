@@ -1,3 +1,5 @@
+from msgspec import json
+
 from storage.rows import ExchangeRow, ResponseRow
 
 
@@ -41,8 +43,13 @@ def trace(exchange_id="ex_1", **changes):
             "status": 200,
             "model": "tiny",
             "response_id": "resp_1",
-            "moves": '[["route_found","ROUTING","VALIDATING",0.1],["row_written","PERSISTING","DONE",2.0]]',
+            **moved(("route_found", "ROUTING", "VALIDATING", 0.1), ("row_written", "PERSISTING", "DONE", 2.0)),
             "facts": '{"ahead":3,"first_token_ms":12.5}',
             **changes,
         }
     )
+
+
+def moved(*moves):
+    """Give the fields of a trace for some moves: event, from, to and milliseconds of each."""
+    return {"moves": json.encode([move[:3] for move in moves]).decode(), "ms": tuple(move[3] for move in moves)}

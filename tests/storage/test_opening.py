@@ -6,6 +6,7 @@ from struct import pack_into, unpack_from
 
 import duckdb
 import pytest
+from msgspec import json
 
 from storage import locks, migrations, opening
 from storage.errors import (
@@ -20,7 +21,7 @@ from storage.errors import (
 from storage.queries import insert
 from storage.rows import Chain, TraceQuery
 from storage.store import open_store
-from tests.storage.samples import line_of, row, trace
+from tests.storage.samples import line_of, moved, row, trace
 
 HOLD = """
 import sys
@@ -417,7 +418,13 @@ def recorded(file):
         return connection.execute("SELECT version, name FROM interlock_migrations ORDER BY version").fetchall()
 
 
-OURS = [(1, "create_responses"), (2, "create_exchanges"), (3, "create_jobs"), (4, "widen_exchanges")]
+OURS = [
+    (1, "create_responses"),
+    (2, "create_exchanges"),
+    (3, "create_jobs"),
+    (4, "widen_exchanges"),
+    (5, "share_kinds"),
+]
 
 
 def add_a_note(connection):
@@ -459,7 +466,10 @@ async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_trac
         assert connection.execute("SELECT count(*) FROM exchanges").fetchone() == (1,)
 
 
-OLD_TRACE = "INSERT INTO exchanges VALUES (?, 100, 'POST', '/v1/responses', 'DONE', ?, NULL, 'tiny', 'resp_1', ?)"
+OLD_TRACES = {
+    3: "VALUES ($id, 100, 'POST', '/v1/responses', 'DONE', 'row_written', 503, NULL, 'resp_1', $moves)",
+    4: "VALUES ($id, 100, $machine, 'POST', '/v1/responses', 'DONE', 'row_written', 503, NULL, 'resp_1', $moves, '{}')",
+}
 PATHS = {
     "ex_1": '[["decode_finished","DISPATCHING","EMITTING",5.5],["row_written","PERSISTING","DONE",1.5]]',
     "ex_2": '[["decode_finished","DISPATCHING","PERSISTING",5.5],["terminal_sent","EMITTING","DONE",1.5]]',
@@ -467,12 +477,33 @@ PATHS = {
 }
 
 
-async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(file, monkeypatch):
+@pytest.mark.parametrize("moves", ["[]", "", "null", "{}", '[["x","A","B"]]', '[["x","A","B",null]]'])
+async def test_whatever_an_old_trace_has_it_keeps_no_other_from_being_read(file, monkeypatch, moves):
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:3])
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:4])
+        store = open_store(str(file))
+        for exchange_id, given in {"ex_1": PATHS["ex_1"], "ex_2": moves}.items():
+            values = {"id": exchange_id, "moves": given, "machine": "exchange"}
+            store._database.connection.execute(f"INSERT INTO exchanges {OLD_TRACES[4]}", values)
+        await store.close()
+
+    store = open_store(str(file))
+    found = {one.id: one for one in await store.traces(TraceQuery())}
+    await store.close()
+
+    assert found["ex_1"].ms == (5.5, 1.5)
+    assert len(json.decode(found["ex_2"].moves)) == len(found["ex_2"].ms)
+
+
+@pytest.mark.parametrize("version", OLD_TRACES)
+async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(file, monkeypatch, version):
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:version])
         store = open_store(str(file))
         for exchange_id, moves in PATHS.items():
-            store._database.connection.execute(OLD_TRACE, [exchange_id, "row_written", moves])
+            machine = {} if version == 3 else {"machine": "exchange" if exchange_id == "ex_1" else "durable"}
+            values = {"id": exchange_id, "moves": moves, **machine}
+            store._database.connection.execute(f"INSERT INTO exchanges {OLD_TRACES[version]}", values)
         await store.close()
 
     store = open_store(str(file))
@@ -482,7 +513,10 @@ async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(fil
     assert [(one.id, one.machine, one.ended_at, one.facts) for one in found] == [
         ("ex_2", "durable", 100, "{}"), ("ex_1", "exchange", 100, "{}"),
     ]  # fmt: skip
-    assert found[1].moves == PATHS["ex_1"]
+    steps = ("decode_finished", "DISPATCHING", "EMITTING", 5.5), ("row_written", "PERSISTING", "DONE", 1.5)
+    assert found[1] == trace(
+        "ex_1", machine="exchange", event="row_written", status=503, model=None, facts="{}", **moved(*steps)
+    )
     assert (await store.trace("ex_3")).machine == "durable"
     await store.sweep(now=200, trace_retention=100)
     assert len(await store.traces(TraceQuery())) == 4

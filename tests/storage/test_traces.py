@@ -8,16 +8,16 @@ import pytest
 
 from storage import writer as module
 from storage.errors import ReadError
-from storage.queries import insert, to_row
+from storage.queries import TRACE_COLUMNS, insert, to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 from storage.store import open_store
-from tests.storage.samples import row, trace
+from tests.storage.samples import moved, row, trace
 
 FIELDS = ExchangeRow.__struct_fields__
 
 
 def kept(store):
-    found = store._database.connection.execute(f"SELECT {', '.join(FIELDS)} FROM exchanges").fetchall()  # noqa: S608
+    found = store._database.connection.execute(f"SELECT {TRACE_COLUMNS} FROM traces").fetchall()  # noqa: S608
     return [to_row(ExchangeRow, values) for values in found]
 
 
@@ -200,8 +200,22 @@ async def test_sweeping_deletes_traces_after_their_own_retention(store):
 def test_a_trace_has_no_place_for_content():
     assert FIELDS == (
         "id", "ended_at", "machine", "method", "path", "state", "event", "status", "model", "response_id", "moves",
-        "facts",
+        "ms", "facts",
     )  # fmt: skip
+
+
+async def test_traces_that_are_written_together_keep_their_own_times(store):
+    moves = [
+        ("route_found", "ROUTING", "VALIDATING", 0.0004),
+        ("crashed", "VALIDATING", "FAILING", 1.0006),
+        ("x", "A", "B", 7e6),
+    ]
+    for count in (3, 0, 1, 2):
+        store.record(trace(f"ex_{count}", **moved(*moves[:count])))
+
+    assert {one.id: one.ms for one in await store.traces(TraceQuery())} == {
+        "ex_0": (), "ex_1": (0.0,), "ex_2": (0.0, 1.001), "ex_3": (0.0, 1.001, 7e6),
+    }  # fmt: skip
 
 
 async def test_a_trace_is_read_by_the_id_of_its_exchange(file):
@@ -278,14 +292,14 @@ async def test_a_page_after_a_trace_that_is_gone_is_missing(store):
     ],
 )
 async def test_traces_are_picked_by_all_that_is_asked_together(store, asked, ids):
-    route, full = '["route_found","ROUTING","VALIDATING",0.1]', '["queue_full","QUEUED","REFUSED",0.0]'
-    held = '["heartbeat_due","QUEUED","HELD",10000.0]'
+    route, full = ("route_found", "ROUTING", "VALIDATING", 0.1), ("queue_full", "QUEUED", "REFUSED", 0.0)
+    held = ("heartbeat_due", "QUEUED", "HELD", 10000.0)
     store.record(trace("ex_1", ended_at=10))
     store.record(
         trace("ex_2", ended_at=20, state="REFUSED", event="queue_full", status=429, response_id="resp_2",
-              moves=f"[{route},{full}]")
+              **moved(route, full))
     )  # fmt: skip
-    store.record(trace("ex_3", ended_at=30, model="large", response_id=None, moves=f"[{route},{held}]"))
+    store.record(trace("ex_3", ended_at=30, model="large", response_id=None, **moved(route, held)))
 
     assert [one.id for one in await store.traces(TraceQuery(**asked))] == ids
 
