@@ -39,23 +39,19 @@ class Cost:
     """Rates of one server under a load, and the processor time they took it."""
 
     def __init__(self, server: Server, load: Load) -> None:
-        self.server = server
+        self._server = server
         self._load = load
         self._seconds = 0.0
         self._done = 0
 
     def rate(self) -> float:
         """Send the load once; units a second."""
-        load, before = self._load, self.server.cpu_seconds()
-        seconds = self.send()
-        self._seconds += self.server.cpu_seconds() - before
+        load, before = self._load, self._server.cpu_seconds()
+        seconds = send(self._server.url, load.request, connections=load.connections, times=load.times)
+        self._seconds += self._server.cpu_seconds() - before
         done = load.connections * load.times * load.units
         self._done += done
         return done / seconds
-
-    def send(self) -> float:
-        """Send the load once; the seconds it took."""
-        return send(self.server.url, self._load.request, connections=self._load.connections, times=self._load.times)
 
     @property
     def microseconds(self) -> float:

@@ -81,7 +81,7 @@ class InstantEngine:
 
 
 class Switch:
-    """Turns the keeping of traces on or off at /tracing/on and /tracing/off, once those that wait are written."""
+    """Turns the keeping of traces on or off at /tracing/on and /tracing/off; /tracing/written waits for the writer."""
 
     def __init__(self, app: Any, services: Services) -> None:
         self._app = app
@@ -89,14 +89,14 @@ class Switch:
         self._settings = services.settings
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        _, tracing, word = f"/{scope.get('path', '')}".rpartition("/tracing/")
+        _, tracing, word = scope.get("path", "").rpartition("/tracing/")
         if not tracing:
             await self._app(scope, receive, send)
             return
         services = self._services
         while services.exchanges:  # noqa: ASYNC110 - those that were answered, and have their rows written still
             await asyncio.sleep(0.001)
-        if services.store is not None:
+        if word == "written" and services.store is not None:
             await services.store.withdraw("resp_none")  # comes after the traces in the writer's queue
         services.settings = self._settings if word == "on" else replace(self._settings, trace_retention_seconds=0)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})

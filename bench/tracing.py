@@ -1,57 +1,55 @@
-"""What it costs to keep traces: one server with an instant engine, which keeps them in every other round.
+"""What it costs to keep traces: one server with an instant engine, which keeps them or not by turns.
 
-Two servers would not do: two of the same settings differ by more than the traces cost.
+Two servers would not do: two of the same settings differ by more than the traces cost. Nor would long turns, for the
+machine is not as fast now as a second ago.
 """
 
 import http.client
 import time
 from urllib.parse import urlsplit
 
-from bench.instant import WHOLE, Cost, Load
-from bench.load import post
+from bench.instant import WHOLE
+from bench.load import post, send
 from bench.servers import Server, gunicorn
-from bench.table import Row, compare, rounds
+from bench.table import Row, compare
 
-ROUNDS = 60  # many, for the traces cost less than a round differs from the next
-LOAD = Load(post("/v1/responses", WHOLE), 8, 100)
-
-
-class Kept(Cost):
-    """The cost of requests whose traces are kept, or not; what the writer does of them belongs to their round."""
-
-    def __init__(self, server: Server, word: str) -> None:
-        super().__init__(server, LOAD)
-        self._word = word
-
-    def send(self) -> float:
-        """Send the load once, and wait until all its traces are written; the seconds it took."""
-        started = time.perf_counter()
-        turn(self.server, self._word)
-        super().send()
-        turn(self.server, "off")
-        return time.perf_counter() - started
-
-
-def turn(server: Server, word: str) -> None:
-    """Turn traces on or off."""
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
-    connection.request("GET", f"/tracing/{word}")
-    reply = connection.getresponse()
-    if reply.status != http.HTTPStatus.OK:
-        msg = f"traces were not turned {word}: {reply.status}"
-        raise ConnectionError(msg)
-    reply.read()
-    connection.close()
+BLOCKS = 60
+TURNS = 6  # of each side in a block; it ends before the writer would have gathered for long enough
+CONNECTIONS, TIMES = 8, 10
+REQUEST = post("/v1/responses", WHOLE)
 
 
 def measure() -> list[Row]:
     """Compare requests/s with traces kept and without."""
     with gunicorn("bench.instant_app:app", INTERLOCK_DB=":memory:") as server:
-        kept, none = Kept(server, "on"), Kept(server, "off")
-        print("requests/s, traces kept against none")
-        pairs = rounds(kept.rate, none.rate, ROUNDS)
-    cpu = kept.microseconds, none.microseconds
-    return [
-        compare("requests/s, traces kept / none", "requests/s", pairs, least=0.98),
-        Row("processor time of one of them", f"{cpu[0]:.0f} µs", f"{cpu[1]:.0f} µs", f"1 / {cpu[0] / cpu[1]:.2f}"),
-    ]
+        block(server)
+        pairs = [block(server) for _ in range(BLOCKS)]
+    return [compare("requests/s, traces kept / none", "requests/s", pairs, least=0.98)]
+
+
+def block(server: Server) -> tuple[float, float]:
+    """Give requests/s of both sides; to write the traces belongs to the one that has them."""
+    seconds = {"on": 0.0, "off": 0.0}
+    for number in range(TURNS):
+        for word in ("on", "off") if number % 2 else ("off", "on"):
+            turn(server, word)
+            seconds[word] += send(server.url, REQUEST, connections=CONNECTIONS, times=TIMES)
+    turn(server, "off")
+    seconds["on"] += turn(server, "written")
+    done = TURNS * CONNECTIONS * TIMES
+    print(f"  {done / seconds['on']:.4g} against {done / seconds['off']:.4g}", flush=True)
+    return done / seconds["on"], done / seconds["off"]
+
+
+def turn(server: Server, word: str) -> float:
+    """Turn traces on or off, or wait until they are written; the seconds it took."""
+    started = time.perf_counter()
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
+    connection.request("GET", f"/tracing/{word}")
+    reply = connection.getresponse()
+    reply.read()
+    connection.close()
+    if reply.status != http.HTTPStatus.OK:
+        msg = f"traces were not {word}: {reply.status}"
+        raise ConnectionError(msg)
+    return time.perf_counter() - started
