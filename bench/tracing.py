@@ -13,7 +13,7 @@ from bench.load import post, send
 from bench.servers import Server, gunicorn
 from bench.table import Row, compare
 
-BLOCKS = 60
+BLOCKS = 120
 TURNS = 6  # of each side in a block; it ends before the writer would have gathered for long enough
 CONNECTIONS, TIMES = 8, 10
 REQUEST = post("/v1/responses", WHOLE)
