@@ -67,7 +67,7 @@ def mlx_lm_server(folder: Path) -> Iterator[Server]:
         port = probe.getsockname()[1]
     with running("bench.mlx_lm_server", "--model", str(folder), "--port", str(port)) as log:
         server = Server(f"http://127.0.0.1:{port}", 0)
-        _await(lambda: _status(server.url, "/health") == http.HTTPStatus.OK, log)
+        _await(lambda: status(server.url, "/health") == http.HTTPStatus.OK, log)
         yield server
 
 
@@ -76,7 +76,7 @@ def answering(path: str, log: Path) -> Server:
     _await(lambda: bool(WORKER.search(log.read_text())), log)
     text = log.read_text()
     server = Server(LISTENING.findall(text)[0], int(WORKER.findall(text)[0]))
-    _await(lambda: _status(server.url, path) in {http.HTTPStatus.OK, http.HTTPStatus.NOT_FOUND}, log)
+    _await(lambda: status(server.url, path) in {http.HTTPStatus.OK, http.HTTPStatus.NOT_FOUND}, log)
     return server
 
 
@@ -88,7 +88,8 @@ def _await(is_so: Callable[[], bool], log: Path) -> None:
         time.sleep(0.1)
 
 
-def _status(url: str, path: str) -> int:
+def status(url: str, path: str) -> int:
+    """Give the status of a GET; 0 if nothing answers."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
     try:
         connection.request("GET", path)

@@ -4,13 +4,12 @@ Two servers would not do: two of the same settings differ by more than the trace
 machine is not as fast now as a second ago.
 """
 
-import http.client
+import http
 import time
-from urllib.parse import urlsplit
 
 from bench.instant import WHOLE
 from bench.load import post, send
-from bench.servers import Server, gunicorn
+from bench.servers import Server, gunicorn, status
 from bench.table import Row, compare
 
 BLOCKS = 120
@@ -44,12 +43,7 @@ def block(server: Server) -> tuple[float, float]:
 def turn(server: Server, word: str) -> float:
     """Turn traces on or off, or wait until they are written; the seconds it took."""
     started = time.perf_counter()
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc)
-    connection.request("GET", f"/tracing/{word}")
-    reply = connection.getresponse()
-    reply.read()
-    connection.close()
-    if reply.status != http.HTTPStatus.OK:
-        msg = f"traces were not {word}: {reply.status}"
+    if (answered := status(server.url, f"/tracing/{word}")) != http.HTTPStatus.OK:
+        msg = f"traces were not {word}: {answered}"
         raise ConnectionError(msg)
     return time.perf_counter() - started

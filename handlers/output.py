@@ -97,7 +97,7 @@ class Output(Driven):
 
     def rate(self, tokens: int) -> float | None:
         """Tell how many of so many tokens were decoded in a second, once the first was there."""
-        if tokens < 2 or self.first_token_ms is None:  # noqa: PLR2004 - the first is not timed
+        if tokens <= 1 or self.first_token_ms is None:
             return None
         seconds = self.entered - self._made_at - self.trace[0].ms / 1000
         return (tokens - 1) / seconds if seconds > 0 else None

@@ -11,8 +11,7 @@ from msgspec import Struct, convert, json
 from storage.rows import EventRow, ExchangeRow, JobRow, ResponseRow
 
 SELECT = f"SELECT {', '.join(ResponseRow.__struct_fields__)} FROM responses WHERE id IN "  # noqa: S608  our own names
-TRACE_FIELDS = ExchangeRow.__struct_fields__
-TRACE_COLUMNS = ", ".join(TRACE_FIELDS)
+TRACE_COLUMNS = ", ".join(ExchangeRow.__struct_fields__)
 TABLES: dict[type[Struct], str] = {
     ResponseRow: "responses", ExchangeRow: "exchanges", JobRow: "jobs", EventRow: "events",
 }  # fmt: skip

@@ -2,19 +2,11 @@
 
 import asyncio
 
-import pytest
-
-from storage.errors import WriteError
+from tests.durable import calm
 from tests.sequences.laws import to_events
-from tests.test_durable import calm
 
 JOB = "/v1/responses/resp_1"
 TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
-BOTH = pytest.mark.parametrize("stream", [False, True])
-
-
-def fails(*_):
-    raise WriteError("disk full")
 
 
 def background(client, **body):

@@ -8,22 +8,16 @@ import pytest
 from engine.scripted import ScriptedEngine
 from handlers.app import create_app
 from handlers.outbox import Outbox
-from handlers.settings import Settings
 from machines.exchange import DURABLE, EXCHANGE, REFUSALS, State
 from storage.errors import WriteError
-from storage.rows import Chain, Missing
+from storage.rows import Missing
 from storage.store import open_store
 from tests.asgi import running
-from tests.doubles import MODEL, NOW, say, to_services, watch
+from tests.doubles import NOW, say, to_services, watch
+from tests.durable import BOTH, Gate, assert_nothing_is_left, calm, continued, durable, fails, stored, to_terminal
 from tests.sequences.laws import assert_laws, to_events
 from tests.sequences.test_text import SCENARIOS
 from tests.test_refusals import PROVOKE, SPOKEN, World
-
-BOTH = pytest.mark.parametrize("stream", [False, True])
-
-
-def durable(**changes) -> Settings:
-    return Settings(durable=True, **changes)
 
 
 @pytest.fixture
@@ -32,62 +26,9 @@ def services(engine, store):
     return to_services(engine, store, durable())
 
 
-class Gate:
-    """Holds the calls of one method of the store back until it is opened."""
-
-    def __init__(self, store, name: str) -> None:
-        self.asked = asyncio.Event()
-        self.opened = asyncio.Event()
-        self._method = getattr(store, name)
-        setattr(store, name, self.call)
-
-    async def call(self, *given):
-        self.asked.set()
-        await self.opened.wait()
-        return await self._method(*given)
-
-
 @pytest.fixture
 def puts(services) -> Gate:
     return Gate(services.store, "put")
-
-
-@pytest.fixture
-def deletes(services) -> Gate:
-    return Gate(services.store, "withdraw")
-
-
-def fails(*_):
-    raise WriteError("disk full")
-
-
-async def calm(services) -> None:
-    """Wait until nothing is under way any more."""
-    writes = services.writes
-    while under_way := {*services.running, *writes.running, *writes.provisional.running}:
-        await asyncio.wait(under_way)
-
-
-async def stored(services, response_id: str = "resp_1"):
-    return await services.store.chain(response_id, NOW)
-
-
-async def assert_nothing_is_left(services, ended, state: State) -> None:
-    await calm(services)
-    writes = services.writes
-    assert ended[-1].state is state
-    assert await stored(services) == Missing()
-    assert [writes.known, writes.failed, writes.markers, writes.provisional.known] == [{}] * 4
-    assert services.models[MODEL].slots.running == 0
-
-
-def continued(client, response_id: str = "resp_1"):
-    return client.post(input="And?", previous_response_id=response_id)
-
-
-def to_terminal(call, stream):
-    """Give the response that the terminal event or the whole reply carries."""
-    return to_events(call.text)[-1]["response"] if stream else call.json
 
 
 @pytest.fixture
@@ -295,220 +236,6 @@ async def test_a_row_that_was_committed_though_its_write_failed_is_deleted(clien
 
     assert reply.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
     await assert_nothing_is_left(services, ended, State.FAILED)
-
-
-# The client leaves before its terminal event
-
-
-@BOTH
-async def test_a_client_that_leaves_while_its_row_is_written_leaves_nothing(client, services, puts, ended, stream):
-    call = client.start(input="Hello", stream=stream)
-    await puts.asked.wait()
-
-    call.leave()
-    await call.reply()
-    while services.running:
-        await asyncio.wait(services.running)
-    meanwhile = await continued(client)
-    puts.opened.set()
-
-    assert (ended[0].event, ended[0].trace[-1].source) == ("client_gone", State.PERSISTING)
-    assert meanwhile.status_code == HTTPStatus.NOT_FOUND
-    await calm(services)
-    assert await stored(services) == Missing()
-    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
-    assert not services.writes.provisional.known
-
-
-async def test_a_write_that_never_ends_lets_the_model_go_when_its_client_leaves(client, services, puts):
-    services.writes.hard_timeout = 0
-    call = client.start(input="Hello")
-    await puts.asked.wait()
-    binding = services.models[MODEL]
-    assert binding.retains == 1
-
-    call.leave()
-    await call.reply()
-    while services.running:
-        await asyncio.wait(services.running)
-
-    assert (binding.leases, binding.retains, binding.tombstones) == (0, 0, 0)
-    puts.opened.set()
-    await calm(services)
-
-
-@BOTH
-async def test_a_client_that_leaves_while_its_terminal_event_does_leaves_nothing(client, services, ended, stream):
-    call = client.start(input="Hello", stream=stream)
-    call.leave_on = b'"status":"completed","incomplete_details"'
-    await call.reply()
-
-    await assert_nothing_is_left(services, ended, State.ABANDONED)
-    assert ended[-1].trace[-1].source is State.EMITTING
-
-
-async def test_a_row_that_is_to_be_deleted_is_not_found_though_it_is_there(client, services, deletes):
-    call = client.start(input="Hello", stream=True)
-    call.leave_on = b"response.completed"
-    await call.reply()
-    await deletes.asked.wait()
-
-    there = await stored(services)
-    refused = await continued(client)
-    item = {"type": "item_reference", "id": there.rows[0].output_json.partition('"id":"')[2].partition('"')[0]}
-    named = await client.post(input=[{"role": "user", "content": "Hi"}, item])
-
-    assert isinstance(there, Chain)
-    assert (refused.status_code, refused.json["error"]["code"]) == (404, "previous_response_not_found")
-    assert (named.status_code, named.json["error"]["code"]) == (404, "item_not_found")
-    deletes.opened.set()
-    await calm(services)
-    assert await stored(services) == Missing()
-
-
-async def test_a_row_whose_terminal_event_has_yet_to_leave_is_waited_for(client, services, ended):
-    services.settings = durable(write_wait_ms=1)
-    call = client.start(input="Hello", stream=True)
-    call.unread = asyncio.Semaphore(2)
-    started = watch(services.writes, "start")
-    await started.wait()
-    await asyncio.wait(services.writes.running)
-
-    early = await continued(client)
-    services.settings = durable()
-    waiting = client.start(input="And?", previous_response_id="resp_1")
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not waiting.task.done()
-    for _ in range(100):
-        call.unread.release()
-    await call.reply()
-
-    assert (early.status_code, early.json["error"]["type"]) == (503, "storage_timeout")
-    assert (await waiting.reply()).status_code == HTTPStatus.OK
-
-
-async def test_whoever_waits_for_a_row_that_is_then_deleted_is_told_that_it_is_unknown(client, services, puts):
-    call = client.start(input="Hello")
-    await puts.asked.wait()
-    waiting = client.start(input="And?", previous_response_id="resp_1")
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert not waiting.task.done()
-
-    call.leave()
-    await call.reply()
-
-    assert (await waiting.reply()).status_code == HTTPStatus.NOT_FOUND
-    puts.opened.set()
-    await calm(services)
-
-
-async def test_a_row_that_lands_while_the_store_is_read_is_not_shown(client, services, deletes):
-    read, reading = services.store.chain, asyncio.Event()
-    go_on = asyncio.Event()
-
-    async def read_late(*given):
-        reading.set()
-        await go_on.wait()
-        return await read(*given)
-
-    services.store.chain = read_late
-    early = client.start(input="And?", previous_response_id="resp_2")
-    await reading.wait()
-    call = client.start(input="Hello")
-    call.leave_on = b'"status":"completed"'
-    await call.reply()
-    await deletes.asked.wait()
-
-    go_on.set()
-
-    assert (await early.reply()).status_code == HTTPStatus.NOT_FOUND
-    services.store.chain = read
-    assert isinstance(await stored(services, "resp_2"), Chain)
-    deletes.opened.set()
-    await calm(services)
-    assert await stored(services, "resp_2") == Missing()
-
-
-async def test_a_write_that_is_stuck_when_its_client_leaves_is_unknown_and_deleted_when_it_lands(
-    client, services, puts, ended
-):
-    services.writes.hard_timeout = 0.001
-    stuck = watch(services.writes, "trip")
-    call = client.start(input="Hello", stream=True)
-    await stuck.wait()
-
-    call.leave()
-    await call.reply()
-    meanwhile = await continued(client)
-    puts.opened.set()
-    await calm(services)
-
-    assert meanwhile.status_code == HTTPStatus.NOT_FOUND
-    assert not services.writes.markers
-    assert await stored(services) == Missing()
-
-
-async def test_a_reader_that_stands_still_while_its_row_is_written_is_given_up(
-    client, services, puts, ended, monkeypatch
-):
-    monkeypatch.setattr("handlers.outbox.PATIENCE", 0.05)
-    services.settings = durable(heartbeat_seconds=0.001)
-    call = client.start(input="Hello", stream=True)
-    await puts.asked.wait()
-    call.unread = asyncio.Semaphore(0)
-
-    while services.exchanges:
-        await asyncio.wait(services.running)
-    puts.opened.set()
-
-    await assert_nothing_is_left(services, ended, State.ABANDONED)
-    assert (ended[-1].event, ended[-1].trace[-1].source) == ("client_stalled", State.PERSISTING)
-    call.leave()
-    call.unread.release()
-    await call.reply()
-
-
-async def test_a_stream_is_kept_alive_while_its_row_is_written(client, services, puts):
-    services.settings = durable(heartbeat_seconds=0.001)
-    call = client.start(input="Hello", stream=True)
-    await call.seen("response.output_item.done")
-
-    await call.seen('"sequence_number":10')
-    puts.opened.set()
-    await call.reply()
-
-    events = to_events(call.text)
-    assert_laws(events)
-    assert {event["type"] for event in events[8:-1]} == {"response.in_progress"}
-
-
-@BOTH
-async def test_a_row_that_could_not_be_deleted_stays_out_of_sight_until_the_sweep_deletes_it(
-    client, services, ended, stream
-):
-    delete, tried = services.store.withdraw, asyncio.Event()
-
-    async def fail_once(response_id):
-        if not tried.is_set():
-            tried.set()
-            raise WriteError("disk full")
-        return await delete(response_id)
-
-    services.store.withdraw = fail_once
-    call = client.start(input="Hello", stream=stream)
-    call.leave_on = b'"status":"completed","incomplete_details"'
-    await call.reply()
-    await tried.wait()
-    assert isinstance(await stored(services), Chain)
-    assert (await continued(client)).status_code == HTTPStatus.NOT_FOUND
-
-    services.writes.sweep()
-
-    await calm(services)
-    assert await stored(services) == Missing()
-    assert not services.writes.provisional.known
 
 
 # The server ends, or breaks

@@ -15,9 +15,9 @@ from machines.exchange import DURABLE, State
 from machines.job import State as Job
 from storage.rows import EventRow, Missing
 from tests.doubles import MODEL, NOW, say
-from tests.jobs import BOTH, JOB, TERMINAL, ask, background, begun, done, fails, numbers, reading, statuses, until
+from tests.durable import BOTH, Gate, calm, fails
+from tests.jobs import JOB, TERMINAL, ask, background, begun, done, numbers, reading, statuses, until
 from tests.sequences.laws import assert_laws, to_events
-from tests.test_durable import Gate, calm
 
 # Accepted at once
 

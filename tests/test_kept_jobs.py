@@ -18,9 +18,9 @@ from storage.rows import EventRow, JobRow, Missing
 from storage.store import open_store
 from tests.asgi import running
 from tests.doubles import MODEL, NOW, hold, say, to_services, watch
-from tests.jobs import JOB, ask, background, begun, done, fails, numbers, reading, statuses, until
+from tests.durable import Gate, calm, fails
+from tests.jobs import JOB, ask, background, begun, done, numbers, reading, statuses, until
 from tests.sequences.laws import assert_laws, to_events
-from tests.test_durable import Gate, calm
 
 # The store breaks
 

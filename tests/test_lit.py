@@ -13,7 +13,7 @@ from handlers.settings import Settings
 from machines.tables import TABLES
 from tests.asgi import running
 from tests.doubles import say, to_services
-from tests.test_durable import calm
+from tests.durable import calm
 
 EDGE = ("data-event", "data-from", "data-to")
 

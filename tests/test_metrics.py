@@ -21,7 +21,7 @@ from storage.errors import WriteError
 from storage.rows import JobRow
 from tests.asgi import running
 from tests.doubles import MODEL, NOW, say, to_services
-from tests.test_durable import calm
+from tests.durable import calm
 
 MOVES = "interlock_moves_total"
 EVENTS = {(table.name, event) for table in TABLES for event, _ in table.edges}

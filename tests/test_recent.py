@@ -18,9 +18,9 @@ from machines.write import State as Write
 from storage.errors import WriteError
 from tests.asgi import running
 from tests.doubles import MODEL, NOW, say, to_services
+from tests.durable import calm
 from tests.storage.scripted import FakeTime
 from tests.tables import rows
-from tests.test_durable import calm
 
 ROUTED = Move("route_found", Exchange.ROUTING, Exchange.VALIDATING, 0.1)
 STARTED = Move("write_started", Write.RESERVED, Write.IN_FLIGHT, 0.1)

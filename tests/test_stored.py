@@ -15,7 +15,7 @@ from storage.errors import WriteError
 from storage.rows import Missing
 from tests.asgi import running
 from tests.doubles import NOW, hold, say, to_services
-from tests.test_durable import Gate, calm
+from tests.durable import Gate, calm
 from tests.test_refusals import World, start_endless
 
 STORED = "/v1/responses/resp_1"

@@ -19,7 +19,7 @@ from storage.errors import ReadError, WriteError
 from storage.store import open_store
 from tests.asgi import running
 from tests.doubles import MODEL, NOW, say, to_services, watch
-from tests.test_durable import Gate, calm
+from tests.durable import Gate, calm
 
 LISTED = "/interlock/exchanges"
 TIME = "2025-06-15T15:06:40"  # what NOW is, in UTC
