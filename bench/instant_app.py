@@ -8,7 +8,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.pieces import CacheUse, Constraint, Finish, Grammar, Piece, Sampling, Text, Tools
+from handlers import report
 from handlers.app import create_app
+from handlers.exchange import Exchange
 from handlers.registry import Registry
 from handlers.services import Services
 from handlers.serving import to_store
@@ -81,9 +83,14 @@ class InstantEngine:
 
 
 class Switch:
-    """Turns the keeping of traces on or off at /tracing/on and /tracing/off; /tracing/written waits for the writer."""
+    """Turns the keeping of traces on or off at /tracing/on and /tracing/off; /tracing/written waits for the writer.
+
+    Each replies with the seconds that the event loop has spent on traces so far.
+    """
 
     def __init__(self, app: Any, services: Services) -> None:
+        self._spent = 0.0
+        self._keep, report.keep = report.keep, self._time
         self._app = app
         self._services = services
         self._settings = services.settings
@@ -99,8 +106,15 @@ class Switch:
         if word == "written" and services.store is not None:
             await services.store.withdraw("resp_none")  # comes after the traces in the writer's queue
         services.settings = self._settings if word == "on" else replace(self._settings, trace_retention_seconds=0)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
+        spent = str(self._spent).encode()
+        length = (b"content-length", str(len(spent)).encode())
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        await send({"type": "http.response.body", "body": spent})
+
+    def _time(self, exchange: Exchange) -> None:
+        started = time.perf_counter()
+        self._keep(exchange)
+        self._spent += time.perf_counter() - started
 
 
 def to_app() -> Any:

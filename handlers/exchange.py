@@ -16,6 +16,7 @@ from handlers.mapping.to_messages import Message
 from handlers.mapping.to_response import STATUS, Ending, Head, to_response, to_usage
 from handlers.mapping.to_row import Origin, to_history, to_row
 from handlers.mapping.to_tools import Toolbox
+from handlers.measured import Measured
 from handlers.models import Binding, Lease, Ticket
 from handlers.outbox import Outbox
 from handlers.output import Output
@@ -68,14 +69,14 @@ class Exchange(Driven):
         self.job: Job | None = None
         self.body: Any = None  # of a reply that is no response
         self.told: AsyncGenerator[EventRow] | None = None
-        self.output = Output(self.new_item_id)
+        self.measured = Measured()
+        self.output = Output(self.new_item_id, self.measured)
         self.toolbox = Toolbox([], {})
         self.constraint: Constraint | None = None
         self.grammar: Grammar | None = None
         self.unseen: list[str] = []
         self.chain: list[ResponseRow] = []
         self.history: list[Message] = []
-        self.cached_tokens: int | None = None  # known once the model has taken up the prompt
         self.finish: Finish | None = None
         self.decoding: Decoding | None = None
         self.lease: Lease | None = None

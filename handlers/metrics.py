@@ -116,21 +116,21 @@ class Metrics:
         self._child("interlock_refusals_total", event, str(int(status)), model).inc()
 
     def _decoded(self, exchange: Exchange, model: str) -> None:
-        if exchange.cached_tokens is not None:
-            outcome = to_session_cache(exchange.cached_tokens, exchange.chain)
+        measured = exchange.measured
+        if measured.cached_tokens is not None:
+            outcome = to_session_cache(measured.cached_tokens, exchange.chain)
             self._child("interlock_session_cache_total", model, outcome).inc()
-        output, finish = exchange.output, exchange.finish
-        if output.first_token_ms is not None:
-            self._child("interlock_time_to_first_token_seconds", model).observe(output.first_token_ms / 1000)
-        if finish is not None:
-            self._finished(finish, output.rate(finish.completion_tokens), model)
+        if measured.first_token_ms is not None:
+            self._child("interlock_time_to_first_token_seconds", model).observe(measured.first_token_ms / 1000)
+        if measured.tokens_per_second is not None:
+            self._child("interlock_output_tokens_per_second", model).observe(measured.tokens_per_second)
+        if exchange.finish is not None:
+            self._finished(exchange.finish, model)
 
-    def _finished(self, finish: Finish, rate: float | None, model: str) -> None:
+    def _finished(self, finish: Finish, model: str) -> None:
         counts = {"input": finish.prompt_tokens, "cached": finish.cached_tokens, "output": finish.completion_tokens}
         for kind, tokens in counts.items():
             self._child("interlock_tokens_total", model, kind).inc(tokens)
-        if rate is not None:
-            self._child("interlock_output_tokens_per_second", model).observe(rate)
 
     def _declare(self) -> None:
         """Show what has not happened yet: a counter that is absent until it is 1 has no rate when it matters."""

@@ -1,5 +1,6 @@
 """The output items of one response, and what each change of them says to the client."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from transitions import EventData
 
 from engine.pieces import ChosenToken, Text
 from handlers.mapping.to_tools import ToolName
+from handlers.measured import Measured
 from handlers.wire import events
 from handlers.wire.events import Event
 from handlers.wire.items import (
@@ -21,7 +23,7 @@ from handlers.wire.items import (
     OutputText,
     SummaryText,
 )
-from machines.driver import Driven, fire
+from machines.driver import Driven, Move, fire
 from machines.output import MACHINE, OUTPUT, SAYS, Item
 
 NewId = Callable[[str], str]
@@ -35,9 +37,10 @@ class Output(Driven):
 
     state: Item
 
-    def __init__(self, new_id: NewId) -> None:
+    def __init__(self, new_id: NewId, measured: Measured) -> None:
         super().__init__(OUTPUT)
-        self._made_at = self.entered
+        self._began = 0.0  # by the monotonic clock
+        self._measured = measured
         self.items: list[OutputItem] = []
         self.text = ""
         self._new_id = new_id
@@ -67,6 +70,19 @@ class Output(Driven):
         if self.state is not Item.CLOSED:
             fire(MACHINE, self, event)
 
+    def moved(self, move: Move) -> None:
+        # a call is shown whole, and tells nothing of when the first of it was decoded
+        if len(self.trace) == 1 and move.event in BEGUN:
+            self._began = self.entered
+            self._measured.first_token_ms = move.ms
+
+    def measure(self, tokens: int) -> None:
+        """Take note of how many tokens were decoded, up to now, and how fast once the first was there."""
+        self._measured.output_tokens = tokens
+        seconds = time.monotonic() - self._began
+        if tokens > 1 and seconds > 0 and self._measured.first_token_ms is not None:
+            self._measured.tokens_per_second = (tokens - 1) / seconds
+
     def open_item(self, _: EventData) -> None:
         self._grown, self.text, self.logprobs = [], "", []
         self.open = OPEN[self.state](self._new_id, self._call)
@@ -89,18 +105,6 @@ class Output(Driven):
         self._grown.append(text.text)
         self.logprobs += text.logprobs
         self.said.append(SAY[SAYS[self.state].growing](self, text))
-
-    @property
-    def first_token_ms(self) -> float | None:
-        """How long after its request the first of it was decoded; a call is shown whole, and tells nothing of that."""
-        return self.trace[0].ms if self.trace and self.trace[0].event in BEGUN else None
-
-    def rate(self, tokens: int) -> float | None:
-        """Tell how many of so many tokens were decoded in a second, once the first was there."""
-        if tokens <= 1 or self.first_token_ms is None:
-            return None
-        seconds = self.entered - self._made_at - self.trace[0].ms / 1000
-        return (tokens - 1) / seconds if seconds > 0 else None
 
     @property
     def part(self) -> OutputText:

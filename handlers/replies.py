@@ -48,8 +48,8 @@ async def _respond(exchange: Exchange, client: Client, resp: Response) -> None:
     if exchange.job is not None:
         await _accept(exchange, exchange.job, client, resp)
         return
-    if exchange.cached_tokens is not None:
-        resp.set_header("X-Session-Cache", to_session_cache(exchange.cached_tokens, exchange.chain))
+    if (cached := exchange.measured.cached_tokens) is not None:
+        resp.set_header("X-Session-Cache", to_session_cache(cached, exchange.chain))
     if exchange.wants_stream:
         _stream(exchange.outbox, resp, seen=lambda: _delivered(exchange, client))
     else:

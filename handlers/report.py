@@ -6,10 +6,9 @@ from functools import cache, lru_cache, partial
 from string import Formatter
 from typing import Any
 
-from msgspec import json
+from msgspec import json, to_builtins
 
 from handlers.exchange import Exchange
-from handlers.mapping.to_trace import Facts
 from machines.exchange import REFUSALS, STRANGERS, State
 from storage.rows import ExchangeRow
 
@@ -17,7 +16,6 @@ log = logging.getLogger("interlock.exchange")
 encode = json.Encoder().encode
 
 NAMED = ("caller", "model", "response_id", "previous_response_id", "param")  # facts that the log line gives
-MEASURED = ("ahead", "running", "prompt_tokens")  # facts that a trace gives whatever became of its exchange
 
 
 def report(exchange: Exchange) -> None:
@@ -55,6 +53,7 @@ def to_trace_row(exchange: Exchange) -> ExchangeRow:
 
     Only the clock is cut, to a millisecond: to round all that was measured takes long, and few traces are ever read.
     """
+    events, left, reached, ms = zip(*exchange.trace, strict=True) if exchange.trace else ((), (), (), ())
     return ExchangeRow(
         id=exchange.id,
         ended_at=int(exchange.services.clock() * 1000) / 1000,
@@ -66,9 +65,9 @@ def to_trace_row(exchange: Exchange) -> ExchangeRow:
         status=to_status(exchange),
         model=exchange.model,
         response_id=exchange.known_as,
-        moves=_path(tuple([move[:3] for move in exchange.trace])),
-        ms=tuple([move.ms for move in exchange.trace]),
-        facts=encode(to_facts(exchange)).decode(),
+        moves=_path(events, left, reached),
+        ms=ms,
+        facts=_to_facts(exchange).decode(),
     )
 
 
@@ -77,27 +76,20 @@ def to_status(exchange: Exchange) -> int | None:
     return REFUSALS[exchange.event].status.value if exchange.state is State.REFUSED else None
 
 
-def to_facts(exchange: Exchange) -> Facts:
-    """Give what was measured, and of what the refusing row tells the numbers: text may be the client's own."""
-    known, finish, output = exchange.facts, exchange.finish, exchange.output
-    facts: Facts = {name: known[name] for name in MEASURED if name in known}
-    if exchange.cached_tokens is not None:
-        facts["cached_tokens"] = exchange.cached_tokens
-    if exchange.state is State.REFUSED:
-        facts |= {name: known[name] for name in _places(exchange.event) if type(known.get(name)) in {int, float}}
-    if (first := output.first_token_ms) is not None:
-        facts["first_token_ms"] = first
-    if finish is not None:
-        facts["output_tokens"] = finish.completion_tokens
-        if (rate := output.rate(finish.completion_tokens)) is not None:
-            facts["tokens_per_second"] = rate
-    return facts
+def _to_facts(exchange: Exchange) -> bytes:
+    """Give what was measured, and of what the refusing row tells the numbers: a text may be the client's own."""
+    if exchange.state is not State.REFUSED:
+        return encode(exchange.measured)
+    known = exchange.facts
+    told = {name: known[name] for name in _places(exchange.event) if type(known.get(name)) in {int, float}}
+    return encode({**to_builtins(exchange.measured), **told})
 
 
 @lru_cache(1000)
-def _path(moves: tuple[tuple[str, Enum, Enum], ...]) -> str:
+def _path(events: tuple[str, ...], left: tuple[Enum, ...], reached: tuple[Enum, ...]) -> str:
     """Give moves as JSON; most requests make those of a few others."""
-    return encode([(event, left.name, reached.name) for event, left, reached in moves]).decode()
+    moves = zip(events, left, reached, strict=True)
+    return encode([(event, source.name, target.name) for event, source, target in moves]).decode()
 
 
 @cache

@@ -4,6 +4,7 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from struct import unpack_from
 
@@ -32,11 +33,14 @@ STORAGE_VERSION_AT = (4096 + 56, 2 * 4096 + 56)
 
 
 class Database:
-    """An open database; `file` is None in memory."""
+    """An open database; `file` is None in memory, and `clean` removes what it left elsewhere."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, file: Path | None) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, file: Path | None, clean: Callable[[], None] = lambda: None
+    ) -> None:
         self.connection = connection
         self.file = file
+        self._clean = clean
         self._opened = file and _identity(file)
 
     @property
@@ -46,6 +50,7 @@ class Database:
 
     def close(self) -> None:
         self.connection.close()
+        self._clean()
         if self.file is not None:
             locks.unclaim(self.file)
 
@@ -56,9 +61,7 @@ def open_database(path: str, patience: float) -> Database:
     Raises OpenError. Blocks.
     """
     if path == MEMORY:
-        connection = duckdb.connect(MEMORY, config=CONFIG)
-        migrate(connection)
-        return Database(connection, None)
+        return _open_memory()
     file, deadline = Path(os.path.realpath(path)), time.monotonic() + patience
     while True:
         try:
@@ -67,6 +70,18 @@ def open_database(path: str, patience: float) -> Database:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(RETRY_SECONDS)
+
+
+def _open_memory() -> Database:
+    # DuckDB would put what outgrows its memory into the folder the server was started in, where others may read it
+    try:
+        spill = tempfile.TemporaryDirectory(prefix="interlock-", ignore_cleanup_errors=True)
+    except OSError as error:
+        msg = f"What outgrows memory has no place ({error.strerror}); set TMPDIR to a folder that can be written."
+        raise UnusablePathError(msg) from error
+    connection = duckdb.connect(MEMORY, config={**CONFIG, "temp_directory": spill.name})
+    migrate(connection)
+    return Database(connection, None, spill.cleanup)
 
 
 def _identity(file: Path) -> tuple[int, int] | None:

@@ -169,20 +169,22 @@ class Writer:
         with self._lock:
             traces, self._traces = self._traces, []
         groups = [traces[at : at + GROUP_TRACES] for at in range(0, len(traces), GROUP_TRACES)]
-        lost = sum(self._insert_traces(group) for group in groups)
-        if lost:
-            log.warning("%d traces could not be written", lost)
+        broken = [error for group in groups for error in self._insert_traces(group)]
+        if broken:
+            log.warning("%d traces could not be written; of the first:", len(broken), exc_info=broken[0])
             with self._lock:
-                self.dropped += lost
+                self.dropped += len(broken)
 
-    def _insert_traces(self, traces: list[ExchangeRow]) -> int:
-        """Tell how many could not be written."""
+    def _insert_traces(self, traces: list[ExchangeRow]) -> list[Exception]:
+        """Give what broke each that could not be written."""
         try:
             insert(self._cursor, traces)
-        except Exception:  # noqa: BLE001  the thread must outlive any trace
-            halves = traces[: len(traces) // 2], traces[len(traces) // 2 :]
-            return sum(map(self._insert_traces, halves)) if len(traces) > 1 else 1
-        return 0
+        except Exception as error:  # noqa: BLE001  the thread must outlive any trace
+            broken = error
+        else:
+            return []
+        halves = traces[: len(traces) // 2], traces[len(traces) // 2 :]
+        return [lost for half in halves for lost in self._insert_traces(half)] if len(traces) > 1 else [broken]
 
 
 def _size(entry: Put | Task) -> int:

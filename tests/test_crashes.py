@@ -196,7 +196,7 @@ async def test_each_exchange_leaves_a_trace_without_content(client, services, en
     assert {(trace.state, trace.event, trace.status) for trace in traces} == {
         ("DONE", "row_written", None), ("REFUSED", "model_unknown", 404)
     }  # fmt: skip
-    assert all("A secret." not in trace.moves for trace in traces)
+    assert "A secret." not in repr(traces)
 
 
 async def test_no_trace_is_kept_when_traces_are_off(client, services, engine):

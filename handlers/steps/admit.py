@@ -12,7 +12,8 @@ log = logging.getLogger("interlock.exchange")
 async def admit(exchange: Exchange) -> str:
     """Take a place in the model's queue, or say that the queue is full."""
     slots = exchange.binding.slots
-    exchange.facts.update(waiting=slots.waiting, limit=slots.limit, ahead=slots.waiting, running=slots.running)
+    exchange.facts.update(waiting=slots.waiting, limit=slots.limit)
+    exchange.measured.ahead, exchange.measured.running = slots.waiting, slots.running
     exchange.ticket = slots.take()
     if exchange.ticket is None:
         return "queue_full"

@@ -24,7 +24,7 @@ async def dispatch(exchange: Exchange) -> str:
         await exchange.job.take()
     async with beating(exchange):
         # the headers tell what was cached, so the first frame waits for it, though no longer than for a heartbeat
-        exchange.cached_tokens = await exchange.decoding.begun()
+        exchange.measured.cached_tokens = await exchange.decoding.begun()
         await exchange.open()
         follow = _take_up if exchange.is_prewarm else _follow
         exchange.finish = await follow(exchange, exchange.decoding, calls)
@@ -32,6 +32,8 @@ async def dispatch(exchange: Exchange) -> str:
         return "stream_exhausted"
     if exchange.is_prewarm:
         exchange.finish = replace(exchange.finish, completion_tokens=0, reasoning_tokens=0)
+    exchange.output.measure(exchange.finish.completion_tokens)
+    if exchange.is_prewarm:
         return "decode_finished"
     return await ENDINGS[exchange.finish.reason](exchange, calls)
 

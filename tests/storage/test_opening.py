@@ -2,6 +2,8 @@ import asyncio
 import os
 import shutil
 import socket
+import tempfile
+from functools import partial
 from struct import pack_into, unpack_from
 
 import duckdb
@@ -233,6 +235,22 @@ def test_a_disk_that_refuses_a_new_file_is_an_unusable_path(file, monkeypatch):
         open_store(str(file))
 
 
+async def test_what_outgrows_memory_goes_where_nobody_else_reads_and_is_gone_at_the_end(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setitem(opening.CONFIG, "memory_limit", "20MB")
+    store = open_store(":memory:")
+    for number in range(40):
+        await store.put(row(f"resp_{number}", input_json=os.urandom(500_000).hex()))
+
+    [folder] = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert [*folder.iterdir()]
+    assert (await store.chain("resp_0", now=0)).rows[0].id == "resp_0"
+    await store.close()
+    assert not [*tmp_path.iterdir()]
+
+
 def test_missing_folders_are_made_for_a_new_file(tmp_path):
     file = tmp_path / "new" / "deeper" / "responses.duckdb"
 
@@ -459,7 +477,7 @@ async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_trac
     store = open_store(str(file))
 
     assert await store.chain("resp_1", now=0) == Chain([row()])
-    store.record(trace())
+    store.record(trace)
     await store.close()
     assert recorded(file) == OURS
     with duckdb.connect(str(file)) as connection:
@@ -507,7 +525,7 @@ async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(fil
         await store.close()
 
     store = open_store(str(file))
-    store.record(trace("ex_4", ended_at=100.25))
+    store.record(partial(trace, "ex_4", ended_at=100.25))
     found = await store.traces(TraceQuery(event="decode_finished"))
 
     assert [(one.id, one.machine, one.ended_at, one.facts) for one in found] == [

@@ -138,7 +138,8 @@ async def test_a_trace_the_database_cannot_hold_is_dropped_alone_and_rows_go_on(
 
     assert [one.id for one in kept(store)] == ["ex_1", "ex_3"]
     assert store.dropped_traces == 1
-    assert caplog.messages == ["1 traces could not be written"]
+    assert caplog.messages == ["1 traces could not be written; of the first:"]
+    assert "cannot encode str as UTF-8" in caplog.text
 
 
 async def test_of_many_traces_only_those_that_cannot_be_held_are_dropped(store, gate):
