@@ -15,8 +15,10 @@ from handlers.registry import Registry
 from handlers.services import Services
 from handlers.serving import to_store
 from handlers.settings import from_env
+from storage import writer
 
 PAUSE = 0.02  # seconds between the pieces of the model that is not instant
+LONG = 3600.0  # seconds
 
 
 class InstantDecoding:
@@ -100,6 +102,7 @@ class Switch:
         if not tracing:
             await self._app(scope, receive, send)
             return
+        writer.GATHERING = LONG  # or traces would be inserted in a turn that has none
         services = self._services
         while services.exchanges:  # noqa: ASYNC110 - those that were answered, and have their rows written still
             await asyncio.sleep(0.001)

@@ -14,8 +14,8 @@ from bench.load import post, send
 from bench.servers import Server, gunicorn
 from bench.table import Row, compare
 
-BLOCKS = 120
-TURNS = 6  # of each side in a block; it ends before the writer would have gathered for long enough
+BLOCKS = 48
+TURNS = 15  # of each side in a block: it leaves as many traces as come together while a busy server gathers them
 CONNECTIONS, TIMES = 8, 10
 REQUEST = post("/v1/responses", WHOLE)
 AT_MOST = 0.02

@@ -1,13 +1,22 @@
-"""The statements that read traces: one by its id, or pages of them. Values travel as parameters only."""
+"""The statements that write traces and read them, one by its id or pages of them. Values travel as parameters only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate, count
 from typing import Any
 
+import numpy as np
 from duckdb import DuckDBPyConnection
+from msgspec import json
 
-from storage.queries import TRACE_COLUMNS, to_row
+from storage.queries import to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 
+TRACE_COLUMNS = ", ".join(ExchangeRow.__struct_fields__)
+KIND = ("machine", "method", "path", "state", "event", "status", "model", "moves")
+INSERT_KINDS = f"""
+    INSERT INTO kinds (number, {", ".join(KIND)}) SELECT unnest(?::INTEGER[]),
+    {", ".join(f"unnest(?::{'INTEGER' if name == 'status' else 'VARCHAR'}[])" for name in KIND)}
+"""
 SELECT = f"SELECT {TRACE_COLUMNS} FROM traces WHERE "  # noqa: S608  our own names
 # a row's event is that of its last move, so the moves tell of each event on its path
 CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
@@ -19,6 +28,53 @@ CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "since": ("ended_at >= ?", float),
     "until": ("ended_at <= ?", float),
 }
+Kind = tuple[str, str, str, str, str, int | None, str | None, str]
+encode = json.Encoder().encode
+
+
+class TraceWriter:
+    """Writes traces over one cursor, which alone writes any. What many share, a kind, is written once and numbered."""
+
+    def __init__(self, cursor: DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        cursor.execute("SET pandas_analyze_sample = 0")  # what arrays hold is known; to look is a fifth of an insert
+        self._numbers: dict[Kind, int] = {}
+
+    def insert(self, traces: Sequence[ExchangeRow]) -> None:
+        """Commit all the traces, or none. Raises duckdb.Error."""
+        micros = np.rint(np.array([ms for row in traces for ms in row.ms], float) * 1000).astype(np.int64).tolist()
+        ends = list(accumulate(len(row.ms) for row in traces))
+        texts = {
+            "id": [row.id for row in traces],
+            "response_id": [row.response_id for row in traces],
+            "micros": [encode(micros[end - len(row.ms) : end]).decode() for row, end in zip(traces, ends, strict=True)],
+            "facts": [row.facts for row in traces],
+        }
+        # DuckDB finds these arrays by their name in the statement, and reads them faster than it binds parameters
+        incoming = {name: np.array(values, object) for name, values in texts.items()}
+        incoming["ended_at"] = np.array([row.ended_at for row in traces], float)
+        incoming["kind"] = np.array(self._number(traces))
+        names = ", ".join(incoming)
+        self._cursor.execute(f"INSERT INTO exchanges ({names}) SELECT {names} FROM incoming")  # noqa: S608  our own names
+
+    def _number(self, traces: Sequence[ExchangeRow]) -> list[int]:
+        kinds: list[Kind] = [
+            (row.machine, row.method, row.path, row.state, row.event, row.status, row.model, row.moves)
+            for row in traces
+        ]  # fmt: skip
+        if new := [kind for kind in kinds if kind not in self._numbers]:
+            self._add(new)
+        return [self._numbers[kind] for kind in kinds]
+
+    def _add(self, kinds: Sequence[Kind]) -> None:
+        """Give numbers to those that the database does not have yet, all or none."""
+        found = self._cursor.execute(f"SELECT {', '.join(KIND)}, number FROM kinds").fetchall()  # noqa: S608  our own names
+        self._numbers = {(*kind,): number for *kind, number in found}
+        unknown = dict.fromkeys(kind for kind in kinds if kind not in self._numbers)
+        if unknown:
+            new = dict(zip(unknown, count(max(self._numbers.values(), default=0) + 1), strict=False))
+            self._cursor.execute(INSERT_KINDS, [list(new.values()), *map(list, zip(*new, strict=True))])
+            self._numbers |= new
 
 
 def select_trace(cursor: DuckDBPyConnection, exchange_id: str) -> ExchangeRow | None:

@@ -21,6 +21,7 @@ from duckdb import DuckDBPyConnection
 from storage.errors import WriteError
 from storage.queries import insert
 from storage.rows import ExchangeRow, ResponseRow
+from storage.traces import TraceWriter
 
 log = logging.getLogger("interlock.storage")
 
@@ -57,7 +58,7 @@ class Writer:
     def __init__(self, cursor: DuckDBPyConnection, pace: float = 0.0) -> None:
         self.dropped = 0
         self._cursor = cursor
-        cursor.execute("SET pandas_analyze_sample = 0")  # what arrays hold is known; to look is a fifth of an insert
+        self._trace_writer = TraceWriter(cursor)
         self._pace = pace
         self._paced_until = 0.0  # by the monotonic clock
         self._queue: SimpleQueue[Entry | None] = SimpleQueue()
@@ -178,7 +179,7 @@ class Writer:
     def _insert_traces(self, traces: list[ExchangeRow]) -> list[Exception]:
         """Give what broke each that could not be written."""
         try:
-            insert(self._cursor, traces)
+            self._trace_writer.insert(traces)
         except Exception as error:  # noqa: BLE001  the thread must outlive any trace
             broken = error
         else:

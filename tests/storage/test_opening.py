@@ -3,7 +3,6 @@ import os
 import shutil
 import socket
 import tempfile
-from functools import partial
 from struct import pack_into, unpack_from
 
 import duckdb
@@ -442,6 +441,7 @@ OURS = [
     (3, "create_jobs"),
     (4, "widen_exchanges"),
     (5, "share_kinds"),
+    (6, "number_kinds"),
 ]
 
 
@@ -477,7 +477,7 @@ async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_trac
     store = open_store(str(file))
 
     assert await store.chain("resp_1", now=0) == Chain([row()])
-    store.record(trace)
+    store.record(trace())
     await store.close()
     assert recorded(file) == OURS
     with duckdb.connect(str(file)) as connection:
@@ -487,6 +487,9 @@ async def test_a_database_of_the_first_release_keeps_its_rows_and_gains_the_trac
 OLD_TRACES = {
     3: "VALUES ($id, 100, 'POST', '/v1/responses', 'DONE', 'row_written', 503, NULL, 'resp_1', $moves)",
     4: "VALUES ($id, 100, $machine, 'POST', '/v1/responses', 'DONE', 'row_written', 503, NULL, 'resp_1', $moves, '{}')",
+    5: "SELECT $id, 100, concat_ws(chr(31), $machine, 'POST', '/v1/responses', 'DONE', 'row_written', '503', '',"
+    " to_json([each[:3] for each in steps])), 'resp_1', to_json([CAST(each[4] AS DOUBLE) * 1000 for each in steps]),"
+    " '{}' FROM (SELECT CAST(CAST($moves AS JSON) AS VARCHAR[][]) AS steps)",
 }
 PATHS = {
     "ex_1": '[["decode_finished","DISPATCHING","EMITTING",5.5],["row_written","PERSISTING","DONE",1.5]]',
@@ -525,7 +528,7 @@ async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(fil
         await store.close()
 
     store = open_store(str(file))
-    store.record(partial(trace, "ex_4", ended_at=100.25))
+    store.record(trace("ex_4", ended_at=100.25))
     found = await store.traces(TraceQuery(event="decode_finished"))
 
     assert [(one.id, one.machine, one.ended_at, one.facts) for one in found] == [

@@ -8,16 +8,17 @@ import pytest
 
 from storage import writer as module
 from storage.errors import ReadError
-from storage.queries import TRACE_COLUMNS, insert, to_row
+from storage.queries import insert, to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 from storage.store import open_store
+from storage.traces import TRACE_COLUMNS, TraceWriter
 from tests.storage.samples import moved, row, trace
 
 FIELDS = ExchangeRow.__struct_fields__
 
 
 def kept(store):
-    found = store._database.connection.execute(f"SELECT {TRACE_COLUMNS} FROM traces").fetchall()  # noqa: S608
+    found = store._database.connection.execute(f"SELECT {TRACE_COLUMNS} FROM traces ORDER BY length(id), id").fetchall()  # noqa: S608
     return [to_row(ExchangeRow, values) for values in found]
 
 
@@ -28,13 +29,17 @@ def gate(monkeypatch):
     gate.reached = threading.Event()
     gate.groups = []
 
-    def gated(cursor, rows):
-        gate.reached.set()
-        gate.wait()
-        gate.groups.append([one.id for one in rows])
-        insert(cursor, rows)
+    def gated(insert):
+        def held(owner, rows):
+            gate.reached.set()
+            gate.wait()
+            gate.groups.append([one.id for one in rows])
+            insert(owner, rows)
 
-    monkeypatch.setattr(module, "insert", gated)
+        return held
+
+    monkeypatch.setattr(module, "insert", gated(insert))
+    monkeypatch.setattr(TraceWriter, "insert", gated(TraceWriter.insert))
     yield gate
     gate.set()
 
@@ -51,6 +56,23 @@ async def test_a_trace_comes_back_as_it_was_and_outlives_a_restart(file):
     assert kept(store) == [trace(), refused]
     assert store.dropped_traces == 0
     await store.close()
+
+
+async def test_what_traces_share_is_written_once_also_after_a_restart_or_a_failure(file):
+    for number in range(3):
+        store = open_store(str(file))
+        store.record(trace(f"ex_{number}"))
+        store.record(trace(f"ex_{number}_bad", path="/\ud800"))
+        await store.sweep(now=0)
+        store.record(trace(f"ex_{number}_late", status=None, model=None, event=f"event_{number}"))
+        await store.close()
+        assert store.dropped_traces == 1
+
+    with duckdb.connect(str(file)) as connection:
+        kinds = connection.execute("SELECT number, event FROM kinds ORDER BY number").fetchall()
+        exchanges = connection.execute("SELECT id, kind FROM exchanges ORDER BY id").fetchall()
+    assert kinds == [(1, "row_written"), (2, "event_0"), (3, "event_1"), (4, "event_2")]
+    assert exchanges == [("ex_0", 1), ("ex_0_late", 2), ("ex_1", 1), ("ex_1_late", 3), ("ex_2", 1), ("ex_2_late", 4)]
 
 
 async def test_traces_that_wait_together_are_written_together(store, gate):
