@@ -153,6 +153,10 @@ def test_a_list_is_picked_by_what_is_asked(file):
     assert ids("--since", "2025-06-15T15:07:00Z") == ["ex_3", "ex_2"]
     assert ids("--since", "10m") == []
     assert ids("--since", "100000d") == ["ex_3", "ex_2", "ex_1"]
+    assert ids("--until", "2025-06-15T15:08:00Z") == ["ex_2", "ex_1"]
+    assert ids("--since", "2025-06-15T15:07:00Z", "--until", "2025-06-15T15:08:00Z") == ["ex_2"]
+    assert ids("--until", "10m") == ["ex_3", "ex_2", "ex_1"]
+    assert ids("--until", "100000d") == []
     assert ids("--limit", "1") == ["ex_3"]
 
 

@@ -32,6 +32,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 @click.option("--status", type=click.IntRange(100, 599), help="List those refused with this status.")
 @click.option("--model", metavar="NAME", help="List those that this model was asked.")
 @click.option("--since", metavar="TIME", help="List those that ended since: 10m, 2h, 7d, or 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="List those that ended by then.")
 @click.option("--limit", type=click.IntRange(1, 1000), help="How many to list (default 20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def trace(
@@ -67,8 +68,9 @@ def _show(found: Trace, svg: str | None, *, as_json: bool) -> None:
 def _list(asked: Asked, picked: dict[str, Any], *, as_json: bool) -> None:
     if "state" in picked:
         picked["state"] = picked["state"].upper()
-    if found := DURATION.fullmatch(picked.get("since", "")):
-        picked["since"] = f"{time.time() - int(found[1]) * SECONDS[found[2]]:.3f}"
+    for name in picked.keys() & {"since", "until"}:
+        if found := DURATION.fullmatch(picked[name]):
+            picked[name] = f"{time.time() - int(found[1]) * SECONDS[found[2]]:.3f}"
     page = look_for(asked, {name: str(value) for name, value in picked.items()})
     if as_json:
         click.echo(_to_json(page))
@@ -76,7 +78,8 @@ def _list(asked: Asked, picked: dict[str, Any], *, as_json: bool) -> None:
     click.echo("\n".join(to_listing(page.data)) if page.data else "No request is to be found.")
     if page.has_more:
         click.echo(
-            "There are more; raise --limit, or pick by --event, --state, --status, --model or --since.", err=True
+            "There are more; raise --limit, or pick by --event, --state, --status, --model, --since or --until.",
+            err=True,
         )
 
 
