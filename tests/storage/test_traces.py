@@ -284,6 +284,17 @@ async def test_traces_that_come_meanwhile_move_no_page(store):
     assert [one.id for one in (*first, *rest)] == ["ex_3", "ex_2", "ex_1", "ex_0"]
 
 
+async def test_a_page_makes_nothing_of_the_times_of_traces_that_are_not_on_it(store):
+    store.record(trace("ex_1", ended_at=1))
+    store.record(trace("ex_2", ended_at=2))
+    await store.traces(TraceQuery())
+    store._database.connection.execute("UPDATE exchanges SET micros = 'broken' WHERE id = 'ex_1'")
+
+    assert [one.id for one in await store.traces(TraceQuery(limit=1))] == ["ex_2"]
+    with pytest.raises(ReadError):
+        await store.traces(TraceQuery(limit=2))
+
+
 async def test_a_page_after_a_trace_that_is_gone_is_missing(store):
     store.record(trace("ex_1", ended_at=10))
 
