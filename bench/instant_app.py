@@ -92,7 +92,7 @@ class Switch:
 
     def __init__(self, app: Any, services: Services) -> None:
         self._spent = 0.0
-        self._keep, report.keep = report.keep, self._time
+        self._keep = report.keep
         self._app = app
         self._services = services
         self._settings = services.settings
@@ -102,7 +102,8 @@ class Switch:
         if not tracing:
             await self._app(scope, receive, send)
             return
-        writer.GATHERING = LONG  # or traces would be inserted in a turn that has none
+        # not before, for other measurements use this app too; one that is due would be inserted in a turn without any
+        report.keep, writer.GATHERING = self._time, LONG
         services = self._services
         while services.exchanges:  # noqa: ASYNC110 - those that were answered, and have their rows written still
             await asyncio.sleep(0.001)

@@ -1,7 +1,7 @@
 """What it costs to keep traces: one server with an instant engine, which keeps them or not by turns.
 
 Two servers would not do: two of the same settings differ by more than the traces cost. Nor would long turns, for the
-machine is not as fast now as a second ago. Even so a ratio is good to a hundredth, so the server times itself as well.
+machine is not as fast now as a second ago. Even so a ratio tells no less than 1 %, so the server times itself as well.
 """
 
 import json
@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 from bench.instant import WHOLE
 from bench.load import post, send
-from bench.servers import Server, gunicorn
+from bench.servers import PATIENCE, Server, gunicorn
 from bench.table import Row, compare
 
 BLOCKS = 48
@@ -29,6 +29,13 @@ class Block(NamedTuple):
     traces: float
 
 
+class Turned(NamedTuple):
+    """How many seconds a turn took, and those that the server had spent on traces by then."""
+
+    took: float
+    spent: float
+
+
 def measure() -> list[Row]:
     """Compare requests/s with traces kept and without, and tell what part of a request's time its trace takes."""
     with gunicorn("bench.instant_app:app", INTERLOCK_DB=":memory:") as server:
@@ -39,7 +46,7 @@ def measure() -> list[Row]:
     parts = [(one.traces / done * 1e6, one.kept / done * 1e6) for one in blocks]
     return [
         compare("requests/s, traces kept / none", "requests/s", sides, least=1 - AT_MOST),
-        compare("a trace, written down and inserted / its request", "us", parts, most=AT_MOST),
+        compare("a trace, made and inserted / its request, as the server times itself", "µs", parts, most=AT_MOST),
     ]
 
 
@@ -52,23 +59,16 @@ def block(server: Server) -> Block:
             turn(server, word)
             seconds[word] += send(server.url, REQUEST, connections=CONNECTIONS, times=TIMES)
     spent = turn(server, "off").spent - before.spent
-    # a second time there is nothing to insert, and it takes what it takes to ask
+    # the second asks in vain, and is what asking takes
     inserted = turn(server, "written").took - turn(server, "written").took
-    made = Block(seconds["on"] + inserted, seconds["off"], spent + inserted)
-    print(f"  {made.kept:.4g} s against {made.none:.4g} s, {made.traces * 1000:.3g} ms for traces", flush=True)
-    return made
-
-
-class Turned(NamedTuple):
-    """How many seconds a turn took, and those that the server had spent on traces by then."""
-
-    took: float
-    spent: float
+    found = Block(seconds["on"] + inserted, seconds["off"], spent + inserted)
+    print(f"  {found.kept:.4g} s against {found.none:.4g} s, {found.traces * 1000:.3g} ms for traces", flush=True)
+    return found
 
 
 def turn(server: Server, word: str) -> Turned:
     """Turn traces on or off, or wait until they are inserted. Raises OSError if the server does not."""
     started = time.perf_counter()
-    with urlopen(f"{server.url}/tracing/{word}") as reply:  # noqa: S310  our own server
+    with urlopen(f"{server.url}/tracing/{word}", timeout=PATIENCE) as reply:  # noqa: S310  our own server
         spent = json.load(reply)
     return Turned(time.perf_counter() - started, spent)

@@ -1,10 +1,14 @@
-"""What is measured of a request: numbers, noted by the steps that learn them."""
+"""What is measured of a request: numbers, each noted where it is learned."""
 
 from msgspec import Struct
 
 
 class Measured(Struct, omit_defaults=True):
-    """As far as it is known: `ahead` waited for a place and `running` had one when it came."""
+    """What is known so far, by the names that the facts of a trace have.
+
+    When it came to the queue, `ahead` requests waited for a place and `running` had one. `first_token_ms` is how long
+    after its arrival the first of the output was decoded.
+    """
 
     ahead: int | None = None
     running: int | None = None

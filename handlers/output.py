@@ -39,7 +39,7 @@ class Output(Driven):
 
     def __init__(self, new_id: NewId, measured: Measured) -> None:
         super().__init__(OUTPUT)
-        self._began = 0.0  # by the monotonic clock
+        self._began: float | None = None  # by the monotonic clock
         self._measured = measured
         self.items: list[OutputItem] = []
         self.text = ""
@@ -77,10 +77,9 @@ class Output(Driven):
             self._measured.first_token_ms = move.ms
 
     def measure(self, tokens: int) -> None:
-        """Take note of how many tokens were decoded, up to now, and how fast once the first was there."""
+        """Note how many tokens were decoded, up to now, and how fast since the first was there."""
         self._measured.output_tokens = tokens
-        seconds = time.monotonic() - self._began
-        if tokens > 1 and seconds > 0 and self._measured.first_token_ms is not None:
+        if self._began is not None and tokens > 1 and (seconds := time.monotonic() - self._began) > 0:
             self._measured.tokens_per_second = (tokens - 1) / seconds
 
     def open_item(self, _: EventData) -> None:

@@ -53,7 +53,8 @@ def to_trace_row(exchange: Exchange) -> ExchangeRow:
 
     Only the clock is cut, to a millisecond: to round all that was measured takes long, and few traces are ever read.
     """
-    events, left, reached, ms = zip(*exchange.trace, strict=True) if exchange.trace else ((), (), (), ())
+    # one may be looked at before its first move
+    events, sources, targets, ms = zip(*exchange.trace, strict=True) if exchange.trace else ((), (), (), ())
     return ExchangeRow(
         id=exchange.id,
         ended_at=int(exchange.services.clock() * 1000) / 1000,
@@ -65,9 +66,9 @@ def to_trace_row(exchange: Exchange) -> ExchangeRow:
         status=to_status(exchange),
         model=exchange.model,
         response_id=exchange.known_as,
-        moves=_path(events, left, reached),
+        moves=_path(events, sources, targets),
         ms=ms,
-        facts=_to_facts(exchange).decode(),
+        facts=_to_facts(exchange),
     )
 
 
@@ -76,19 +77,19 @@ def to_status(exchange: Exchange) -> int | None:
     return REFUSALS[exchange.event].status.value if exchange.state is State.REFUSED else None
 
 
-def _to_facts(exchange: Exchange) -> bytes:
+def _to_facts(exchange: Exchange) -> str:
     """Give what was measured, and of what the refusing row tells the numbers: a text may be the client's own."""
     if exchange.state is not State.REFUSED:
-        return encode(exchange.measured)
+        return encode(exchange.measured).decode()
     known = exchange.facts
     told = {name: known[name] for name in _places(exchange.event) if type(known.get(name)) in {int, float}}
-    return encode({**to_builtins(exchange.measured), **told})
+    return encode({**to_builtins(exchange.measured), **told}).decode()
 
 
 @lru_cache(1000)
-def _path(events: tuple[str, ...], left: tuple[Enum, ...], reached: tuple[Enum, ...]) -> str:
+def _path(events: tuple[str, ...], sources: tuple[Enum, ...], targets: tuple[Enum, ...]) -> str:
     """Give moves as JSON; most requests make those of a few others."""
-    moves = zip(events, left, reached, strict=True)
+    moves = zip(events, sources, targets, strict=True)
     return encode([(event, source.name, target.name) for event, source, target in moves]).decode()
 
 

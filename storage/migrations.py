@@ -116,7 +116,7 @@ def share_kinds(connection: DuckDBPyConnection) -> None:
             facts VARCHAR NOT NULL
         )
     """)
-    _view_traces(connection)
+    _view_texts(connection)
     connection.execute("""
         INSERT INTO exchanges
         SELECT id, ended_at,
@@ -130,7 +130,7 @@ def share_kinds(connection: DuckDBPyConnection) -> None:
     connection.execute("DROP TABLE wide_exchanges")
 
 
-def _view_traces(connection: DuckDBPyConnection) -> None:
+def _view_texts(connection: DuckDBPyConnection) -> None:
     connection.execute("""
         CREATE VIEW traces AS SELECT
             id, ended_at,
@@ -153,29 +153,7 @@ def number_kinds(connection: DuckDBPyConnection) -> None:
     """Keep what many traces share as a row of its own: its traces have a number, not 500 characters."""
     connection.execute("DROP VIEW traces")
     connection.execute("ALTER TABLE exchanges RENAME TO texted_exchanges")
-    connection.execute("""
-        CREATE TABLE kinds (
-            number INTEGER PRIMARY KEY,
-            machine VARCHAR NOT NULL,
-            method VARCHAR NOT NULL,
-            path VARCHAR NOT NULL,
-            state VARCHAR NOT NULL,
-            event VARCHAR NOT NULL,
-            status INTEGER,
-            model VARCHAR,
-            moves VARCHAR NOT NULL
-        )
-    """)
-    connection.execute("""
-        CREATE TABLE exchanges (
-            id VARCHAR NOT NULL,
-            ended_at DOUBLE NOT NULL,
-            kind INTEGER NOT NULL,
-            response_id VARCHAR,
-            micros VARCHAR NOT NULL,
-            facts VARCHAR NOT NULL
-        )
-    """)
+    _create_kinds(connection)
     connection.execute("""
         INSERT INTO exchanges
         SELECT id, ended_at, dense_rank() OVER (ORDER BY kind), response_id, micros, facts FROM texted_exchanges
@@ -188,6 +166,23 @@ def number_kinds(connection: DuckDBPyConnection) -> None:
         FROM (SELECT DISTINCT kind, string_split(kind, chr(31)) AS words FROM texted_exchanges)
     """)
     connection.execute("DROP TABLE texted_exchanges")
+
+
+def _create_kinds(connection: DuckDBPyConnection) -> None:
+    """Make both tables, and the view that joins them."""
+    connection.execute("""
+        CREATE TABLE kinds (
+            number INTEGER NOT NULL,
+            machine VARCHAR NOT NULL, method VARCHAR NOT NULL, path VARCHAR NOT NULL,
+            state VARCHAR NOT NULL, event VARCHAR NOT NULL, status INTEGER, model VARCHAR, moves VARCHAR NOT NULL
+        )
+    """)
+    connection.execute("""
+        CREATE TABLE exchanges (
+            id VARCHAR NOT NULL, ended_at DOUBLE NOT NULL, kind INTEGER NOT NULL, response_id VARCHAR,
+            micros VARCHAR NOT NULL, facts VARCHAR NOT NULL
+        )
+    """)
     connection.execute("""
         CREATE VIEW traces AS SELECT
             id, ended_at, machine, method, path, state, event, status, model, response_id, moves,

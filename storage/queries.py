@@ -1,4 +1,4 @@
-"""The statements of every table: rows in, rows out, rows gone. Values travel as parameters only."""
+"""The statements of responses, and those that delete from any table. Values travel as parameters only."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -133,6 +133,7 @@ class DuckStore:
                 "%s is not where it was; put it back, or its rows are gone once the server stops", self._database.file
             )
         await self._sweep(partial(delete_expired, table="exchanges", before=now - trace_retention), "exchanges")
+        await self._writer.forget_kinds()
         await self._sweep(partial(sweep_jobs, before=now), "jobs")
         return await self._sweep(partial(delete_expired, table="responses", before=now), "responses")
 

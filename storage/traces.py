@@ -1,7 +1,7 @@
 """The statements that write traces and read them, one by its id or pages of them. Values travel as parameters only."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, count
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,6 @@ from storage.queries import to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 
 TRACE_COLUMNS = ", ".join(ExchangeRow.__struct_fields__)
-KIND = ("machine", "method", "path", "state", "event", "status", "model", "moves")
-INSERT_KINDS = f"""
-    INSERT INTO kinds (number, {", ".join(KIND)}) SELECT unnest(?::INTEGER[]),
-    {", ".join(f"unnest(?::{'INTEGER' if name == 'status' else 'VARCHAR'}[])" for name in KIND)}
-"""
 SELECT = f"SELECT {TRACE_COLUMNS} FROM traces WHERE "  # noqa: S608  our own names
 # not of the view: its times would be made numbers for every trace, before the page is cut
 PAGE = f"""
@@ -36,12 +31,22 @@ CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "since": ("ended_at >= ?", float),
     "until": ("ended_at <= ?", float),
 }
+
+# what many traces share
+SHARED = {
+    "machine": "VARCHAR", "method": "VARCHAR", "path": "VARCHAR", "state": "VARCHAR", "event": "VARCHAR",
+    "status": "INTEGER", "model": "VARCHAR", "moves": "VARCHAR",
+}  # fmt: skip
 Kind = tuple[str, str, str, str, str, int | None, str | None, str]
+SELECT_KINDS = f"SELECT number, {', '.join(SHARED)} FROM kinds"  # noqa: S608  our own names
+INSERT_KINDS = f"INSERT INTO kinds (number, {', '.join(SHARED)}) SELECT unnest(?::INTEGER[]), " + ", ".join(
+    f"unnest(?::{sort}[])" for sort in SHARED.values()
+)
 encode = json.Encoder().encode
 
 
 class TraceWriter:
-    """Writes traces over one cursor, which alone writes any. What many share, a kind, is written once and numbered."""
+    """Writes traces; only one of it may be at work. What many share, their kind, is written once and has a number."""
 
     def __init__(self, cursor: DuckDBPyConnection) -> None:
         self._cursor = cursor
@@ -49,7 +54,7 @@ class TraceWriter:
         self._numbers: dict[Kind, int] = {}
 
     def insert(self, traces: Sequence[ExchangeRow]) -> None:
-        """Commit all the traces, or none. Raises duckdb.Error."""
+        """Commit all the traces, or none; kinds that were new may stay. Raises duckdb.Error."""
         micros = np.rint(np.array([ms for row in traces for ms in row.ms], float) * 1000).astype(np.int64).tolist()
         ends = list(accumulate(len(row.ms) for row in traces))
         texts = {
@@ -76,13 +81,20 @@ class TraceWriter:
 
     def _add(self, kinds: Sequence[Kind]) -> None:
         """Give numbers to those that the database does not have yet, all or none."""
-        found = self._cursor.execute(f"SELECT {', '.join(KIND)}, number FROM kinds").fetchall()  # noqa: S608  our own names
-        self._numbers = {(*kind,): number for *kind, number in found}
+        self._numbers = {tuple(kind): number for number, *kind in self._cursor.execute(SELECT_KINDS).fetchall()}
         unknown = dict.fromkeys(kind for kind in kinds if kind not in self._numbers)
         if unknown:
-            new = dict(zip(unknown, count(max(self._numbers.values(), default=0) + 1), strict=False))
-            self._cursor.execute(INSERT_KINDS, [list(new.values()), *map(list, zip(*new, strict=True))])
-            self._numbers |= new
+            numbers = range(next_number := max(self._numbers.values(), default=0) + 1, next_number + len(unknown))
+            self._cursor.execute(INSERT_KINDS, [list(numbers), *map(list, zip(*unknown, strict=True))])
+            self._numbers |= zip(unknown, numbers, strict=True)
+
+    def forget(self, _: DuckDBPyConnection) -> int:
+        """Delete the kinds that no trace is of any more, and say how many. Raises duckdb.Error."""
+        gone = self._cursor.execute(
+            "DELETE FROM kinds WHERE number NOT IN (SELECT kind FROM exchanges) RETURNING number"
+        ).fetchall()
+        self._numbers = {}  # they are read again with the next that is new
+        return len(gone)
 
 
 def select_trace(cursor: DuckDBPyConnection, exchange_id: str) -> ExchangeRow | None:

@@ -95,6 +95,10 @@ class Writer:
             elif len(self._traces) == GROUP_TRACES:
                 self._queue.put("traces")
 
+    def forget_kinds(self) -> asyncio.Future[int]:
+        """Queue the deletion of what only traces shared that are gone; as `do`."""
+        return self.do(self._trace_writer.forget, "The table kinds was not swept")
+
     def close(self) -> None:
         """Write what is queued, then end the thread. Blocks."""
         with self._lock:
@@ -172,20 +176,22 @@ class Writer:
         groups = [traces[at : at + GROUP_TRACES] for at in range(0, len(traces), GROUP_TRACES)]
         broken = [error for group in groups for error in self._insert_traces(group)]
         if broken:
-            log.warning("%d traces could not be written; of the first:", len(broken), exc_info=broken[0])
+            log.warning("%d traces could not be written; what broke the first:", len(broken), exc_info=broken[0])
             with self._lock:
                 self.dropped += len(broken)
 
     def _insert_traces(self, traces: list[ExchangeRow]) -> list[Exception]:
-        """Give what broke each that could not be written."""
+        """Insert those that can be, and give an error for each of the others."""
         try:
             self._trace_writer.insert(traces)
         except Exception as error:  # noqa: BLE001  the thread must outlive any trace
             broken = error
         else:
             return []
-        halves = traces[: len(traces) // 2], traces[len(traces) // 2 :]
-        return [lost for half in halves for lost in self._insert_traces(half)] if len(traces) > 1 else [broken]
+        if len(traces) == 1:
+            return [broken]
+        middle = len(traces) // 2
+        return self._insert_traces(traces[:middle]) + self._insert_traces(traces[middle:])
 
 
 def _size(entry: Put | Task) -> int:

@@ -20,6 +20,7 @@ from machines.output import Item
 from tests.drawings import SVG, edges_in_mermaid, edges_in_svg, marks_in_svg
 
 EVERY_EDGE = [(sketch, edge) for sketch in SKETCHES for edge in to_edges(sketch.table)]
+README_WIDTH = 900  # of a page on GitHub, about
 SVGS = {sketch.table.name: to_svg(sketch) for sketch in SKETCHES}
 MERMAIDS = {sketch.table.name: to_mermaid(sketch) for sketch in SKETCHES}
 TEXT, TITLE, RECT = f"{SVG}text", f"{SVG}title", f"{SVG}rect"
@@ -269,6 +270,7 @@ def test_no_mark_leaves_the_page(sketch):
     root = ET.fromstring(SVGS[sketch.table.name])  # noqa: S314 our own text
     width, height = float(root.get("width")), float(root.get("height"))
 
+    assert width <= README_WIDTH
     for left, top, right, bottom in (to_corners(mark) for mark in root.iter() if mark.tag in {RECT, TEXT}):
         assert 0 <= left < right <= width
         assert 0 <= top < bottom <= height

@@ -80,7 +80,7 @@ def test_a_database_that_another_server_holds_ends_the_start(db):
     [
         (("serve", "--model", "nameless"), "A model is given as NAME=PATH_OR_HUB_ID"),
         (("serve", "--model", "a=b", "--model", "a=c"), "Two models are named 'a'"),
-        (("serve", "--model", "a\x1fb=c"), "must be printable"),
+        (("serve", "--model", "a\x07b=c"), "must be printable"),
         (("serve", "--db", "x", "--no-store"), "--db and --no-store exclude each other"),
         (("serve", "--token", ""), "--token is empty"),
         (("serve", "--token", "a=b", "--token", "a=c"), "Two tokens are named 'a'"),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from urllib.request import urlopen
 from xml.etree import ElementTree as ET
 
 import msgspec
@@ -120,7 +121,8 @@ def test_a_path_is_drawn_into_a_file(server, tmp_path):
 
     assert ended.exit_code == 0
     assert ET.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314 - our own text
-    assert "exchange: one request" in file.read_text()
+    with urlopen(f"{server.url}/interlock/exchanges/{trace['id']}.svg") as lit:  # noqa: S310  our own server
+        assert file.read_text() == lit.read().decode()
     nowhere = run(trace["id"], "--svg", str(tmp_path / "no" / "path.svg"), "--url", server.url)
     assert (nowhere.exit_code, nowhere.stdout) == (1, "")
     assert nowhere.stderr.startswith(f"interlock: {tmp_path}/no/path.svg could not be written (")
@@ -166,6 +168,8 @@ def test_a_failure_is_listed_by_what_led_to_it(file):
 def test_one_503_is_explained_from_the_database(file):
     ended = run("ex_2", "--db", file)
 
+    path = [line.split() for line in ended.stdout.splitlines()[1:]]
+    assert path[:2] == [["ROUTING", "0.1", "ms", "route_found"], ["BINDING", "0.2", "ms", "model_loading"]]
     assert ended.stdout.splitlines()[-1].split(maxsplit=1) == [
         "why", "503 by model_loading, code model_loading: Model 'tiny' is still loading; retry in 2 s.",
     ]  # fmt: skip

@@ -451,7 +451,7 @@ async def test_what_clients_say_is_in_no_trace_no_list_no_count_and_not_in_the_d
         told = [await client.request("GET", path) for path in paths]
         decoding.leave()
         await decoding.reply()
-        rows = store._database.connection.execute("SELECT * FROM exchanges").fetchall()
+        rows = store._database.connection.execute("SELECT * FROM traces").fetchall()
         assert len(rows) == len(SECRETS)
 
     assert {reply.status_code for reply in told} == {200}
@@ -537,7 +537,9 @@ async def test_traces_that_are_turned_off_are_not_kept_and_those_under_way_are_t
         live = await client.request("GET", "/interlock/live")
         decoding.leave()
         await decoding.reply()
-        rows = store._database.connection.execute("SELECT * FROM exchanges").fetchall()
+        rows = store._database.connection.execute(
+            "SELECT id FROM exchanges UNION ALL SELECT path FROM kinds"
+        ).fetchall()
 
     assert (unknown.status_code, unknown.json["error"]["message"]) == (
         404, "Exchange 'ex_1' left no trace here, or none that is still kept: this server keeps no traces.",

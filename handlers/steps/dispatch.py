@@ -30,8 +30,6 @@ async def dispatch(exchange: Exchange) -> str:
         exchange.finish = await follow(exchange, exchange.decoding, calls)
     if exchange.finish is None:
         return "stream_exhausted"
-    if exchange.is_prewarm:
-        exchange.finish = replace(exchange.finish, completion_tokens=0, reasoning_tokens=0)
     exchange.output.measure(exchange.finish.completion_tokens)
     if exchange.is_prewarm:
         return "decode_finished"
@@ -56,7 +54,8 @@ async def _follow(exchange: Exchange, decoding: Decoding, calls: list[ToolCall])
 async def _take_up(_: Exchange, decoding: Decoding, __: list[ToolCall]) -> Finish | None:
     """Read to the end, and tell nobody: the model has then taken the prompt up."""
     pieces = [piece async for piece in decoding]
-    return next((piece for piece in pieces if isinstance(piece, Finish)), None)
+    finish = next((piece for piece in pieces if isinstance(piece, Finish)), None)
+    return finish and replace(finish, completion_tokens=0, reasoning_tokens=0)
 
 
 async def _commit(exchange: Exchange, calls: list[ToolCall]) -> str:

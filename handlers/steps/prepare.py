@@ -93,9 +93,9 @@ async def _render(exchange: Exchange) -> Fault:
         return "template_refused", {"reason": str(error)}
     except EngineError:
         return "model_broken", {}
-    exchange.measured.prompt_tokens = len(exchange.prompt)
-    facts = {"prompt_tokens": len(exchange.prompt), "limit": engine.context_length - 1}
-    return "prompt_made" if len(exchange.prompt) < engine.context_length else "prompt_too_long", facts
+    exchange.measured.prompt_tokens = length = len(exchange.prompt)
+    facts = {"prompt_tokens": length, "limit": engine.context_length - 1}
+    return "prompt_made" if length < engine.context_length else "prompt_too_long", facts
 
 
 async def _constrain(exchange: Exchange, constraint: Constraint) -> Fault:

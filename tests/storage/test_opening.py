@@ -250,6 +250,13 @@ async def test_what_outgrows_memory_goes_where_nobody_else_reads_and_is_gone_at_
     assert not [*tmp_path.iterdir()]
 
 
+def test_a_system_without_a_place_for_temporary_files_is_refused_in_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+
+    with pytest.raises(UnusablePathError, match="What outgrows memory has no place"):
+        open_store(":memory:")
+
+
 def test_missing_folders_are_made_for_a_new_file(tmp_path):
     file = tmp_path / "new" / "deeper" / "responses.duckdb"
 

@@ -160,7 +160,7 @@ async def test_a_trace_the_database_cannot_hold_is_dropped_alone_and_rows_go_on(
 
     assert [one.id for one in kept(store)] == ["ex_1", "ex_3"]
     assert store.dropped_traces == 1
-    assert caplog.messages == ["1 traces could not be written; of the first:"]
+    assert caplog.messages == ["1 traces could not be written; what broke the first:"]
     assert "cannot encode str as UTF-8" in caplog.text
 
 
@@ -218,6 +218,20 @@ async def test_sweeping_deletes_traces_after_their_own_retention(store):
     assert [one.ended_at for one in kept(store)] == [900, 1000]
     await store.sweep(now=1001, trace_retention=0)
     assert kept(store) == []
+
+
+async def test_what_traces_shared_goes_with_the_last_of_them(store):
+    store.record(trace("ex_1", ended_at=1000, model="gone"))
+    store.record(trace("ex_2", ended_at=2000, model="here"))
+
+    await store.sweep(now=2000, trace_retention=100)
+    models = store._database.connection.execute("SELECT model FROM kinds").fetchall()
+    store.record(trace("ex_3", ended_at=2000, model="gone"))
+    store.record(trace("ex_4", ended_at=2000, model="here"))
+    await store.sweep(now=2000, trace_retention=100)
+
+    assert models == [("here",)]
+    assert [(one.id, one.model) for one in kept(store)] == [("ex_2", "here"), ("ex_3", "gone"), ("ex_4", "here")]
 
 
 def test_a_trace_has_no_place_for_content():
