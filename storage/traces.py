@@ -90,10 +90,10 @@ class TraceWriter:
 
     def forget(self, _: DuckDBPyConnection) -> int:
         """Delete the kinds that no trace is of any more, and say how many. Raises duckdb.Error."""
+        self._numbers = {}  # first, for what breaks may be deleted all the same; they are read again when next needed
         gone = self._cursor.execute(
             "DELETE FROM kinds WHERE number NOT IN (SELECT kind FROM exchanges) RETURNING number"
         ).fetchall()
-        self._numbers = {}  # they are read again with the next that is new
         return len(gone)
 
 

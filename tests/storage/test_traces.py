@@ -220,6 +220,28 @@ async def test_sweeping_deletes_traces_after_their_own_retention(store):
     assert kept(store) == []
 
 
+def test_a_trace_has_what_it_shares_also_after_a_deletion_that_broke_once_it_was_done(file):
+    class Cursor:
+        def execute(self, statement):
+            cursor.execute(statement).fetchall()
+            raise MemoryError
+
+    store = open_store(str(file))
+    cursor = store._database.connection.cursor()
+    writer = TraceWriter(cursor)
+    writer.insert([trace("ex_1")])
+    cursor.execute("TRUNCATE exchanges")
+    writer._cursor = Cursor()
+    with pytest.raises(MemoryError):
+        writer.forget(cursor)
+    writer._cursor = cursor
+    writer.insert([trace("ex_2")])
+
+    assert [one.id for one in kept(store)] == ["ex_2"]
+    cursor.close()
+    store.close_now()
+
+
 async def test_what_traces_shared_goes_with_the_last_of_them(store):
     store.record(trace("ex_1", ended_at=1000, model="gone"))
     store.record(trace("ex_2", ended_at=2000, model="here"))
