@@ -158,10 +158,11 @@ def number_kinds(connection: DuckDBPyConnection) -> None:
         INSERT INTO exchanges
         SELECT id, ended_at, dense_rank() OVER (ORDER BY kind), response_id, micros, facts FROM texted_exchanges
     """)
+    # an old path may have the separator too, for what nobody serves was once kept as it was asked for
     connection.execute("""
         INSERT INTO kinds
-        SELECT row_number() OVER (ORDER BY kind), words[1], words[2], words[3], words[4], words[5],
-            CAST(nullif(words[6], '') AS INTEGER), nullif(words[7], ''), words[8]
+        SELECT row_number() OVER (ORDER BY kind), words[1], words[2], array_to_string(words[3:-6], chr(31)), words[-5],
+            words[-4], CAST(nullif(words[-3], '') AS INTEGER), nullif(words[-2], ''), words[-1]
         FROM (SELECT DISTINCT kind, string_split(kind, chr(31)) AS words FROM texted_exchanges)
     """)
     connection.execute("DROP TABLE texted_exchanges")

@@ -13,6 +13,14 @@ from storage.rows import ExchangeRow, Missing, TraceQuery
 
 TRACE_COLUMNS = ", ".join(ExchangeRow.__struct_fields__)
 SELECT = f"SELECT {TRACE_COLUMNS} FROM traces WHERE "  # noqa: S608  our own names
+# not of the view: its times would be made numbers for every trace, before the page is cut
+PAGE = f"""
+    SELECT {TRACE_COLUMNS} FROM (
+        SELECT *, [each / 1000 for each in CAST(micros AS BIGINT[])] AS ms FROM (
+            SELECT * FROM exchanges JOIN kinds ON kind = number WHERE {{}} ORDER BY ended_at DESC, id DESC LIMIT ?
+        )
+    ) ORDER BY ended_at DESC, id DESC
+"""  # noqa: S608  our own names
 # a row's event is that of its last move, so the moves tell of each event on its path
 CONDITIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "event": ("contains(moves, ?)", lambda event: f'["{event}",'),
@@ -82,10 +90,10 @@ class TraceWriter:
 
     def forget(self, _: DuckDBPyConnection) -> int:
         """Delete the kinds that no trace is of any more, and say how many. Raises duckdb.Error."""
+        self._numbers = {}  # first, for what breaks may be deleted all the same; they are read again when next needed
         gone = self._cursor.execute(
             "DELETE FROM kinds WHERE number NOT IN (SELECT kind FROM exchanges) RETURNING number"
         ).fetchall()
-        self._numbers = {}  # they are read again with the next that is new
         return len(gone)
 
 
@@ -108,8 +116,5 @@ def select_traces(cursor: DuckDBPyConnection, asked: TraceQuery) -> list[Exchang
         # many may end in one moment, and an id is all that tells them apart
         conditions.append("(ended_at, id) < (?, ?)")
         values += place
-    found = cursor.execute(
-        f"{SELECT} {' AND '.join(conditions) or 'true'} ORDER BY ended_at DESC, id DESC LIMIT ?",
-        [*values, asked.limit],
-    )
+    found = cursor.execute(PAGE.format(" AND ".join(conditions) or "true"), [*values, asked.limit])
     return [to_row(ExchangeRow, row) for row in found.fetchall()]

@@ -523,6 +523,24 @@ async def test_whatever_an_old_trace_has_it_keeps_no_other_from_being_read(file,
     assert len(json.decode(found["ex_2"].moves)) == len(found["ex_2"].ms)
 
 
+async def test_an_old_trace_has_whatever_path_was_asked_for(file, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:4])
+        store = open_store(str(file))
+        insert = OLD_TRACES[4].replace("/v1/responses", "/a\x1f\x1fb")
+        store._database.connection.execute(
+            f"INSERT INTO exchanges {insert}", {"id": "ex_1", "moves": PATHS["ex_1"], "machine": "exchange"}
+        )
+        await store.close()
+
+    store = open_store(str(file))
+    found = await store.trace("ex_1")
+    await store.close()
+
+    assert (found.path, found.state, found.status, found.model) == ("/a\x1f\x1fb", "DONE", 503, None)
+    assert [move[0] for move in json.decode(found.moves)] == ["decode_finished", "row_written"]
+
+
 @pytest.mark.parametrize("version", OLD_TRACES)
 async def test_traces_of_an_earlier_release_are_read_and_swept_like_new_ones(file, monkeypatch, version):
     with monkeypatch.context() as patch:

@@ -220,6 +220,28 @@ async def test_sweeping_deletes_traces_after_their_own_retention(store):
     assert kept(store) == []
 
 
+def test_a_trace_has_what_it_shares_also_after_a_deletion_that_broke_once_it_was_done(file):
+    class Cursor:
+        def execute(self, statement):
+            cursor.execute(statement).fetchall()
+            raise MemoryError
+
+    store = open_store(str(file))
+    cursor = store._database.connection.cursor()
+    writer = TraceWriter(cursor)
+    writer.insert([trace("ex_1")])
+    cursor.execute("TRUNCATE exchanges")
+    writer._cursor = Cursor()
+    with pytest.raises(MemoryError):
+        writer.forget(cursor)
+    writer._cursor = cursor
+    writer.insert([trace("ex_2")])
+
+    assert [one.id for one in kept(store)] == ["ex_2"]
+    cursor.close()
+    store.close_now()
+
+
 async def test_what_traces_shared_goes_with_the_last_of_them(store):
     store.record(trace("ex_1", ended_at=1000, model="gone"))
     store.record(trace("ex_2", ended_at=2000, model="here"))
@@ -296,6 +318,17 @@ async def test_traces_that_come_meanwhile_move_no_page(store):
     rest = await store.traces(TraceQuery(limit=2, after=first[-1].id))
 
     assert [one.id for one in (*first, *rest)] == ["ex_3", "ex_2", "ex_1", "ex_0"]
+
+
+async def test_a_page_makes_nothing_of_the_times_of_traces_that_are_not_on_it(store):
+    store.record(trace("ex_1", ended_at=1))
+    store.record(trace("ex_2", ended_at=2))
+    await store.traces(TraceQuery())
+    store._database.connection.execute("UPDATE exchanges SET micros = 'broken' WHERE id = 'ex_1'")
+
+    assert [one.id for one in await store.traces(TraceQuery(limit=1))] == ["ex_2"]
+    with pytest.raises(ReadError):
+        await store.traces(TraceQuery(limit=2))
 
 
 async def test_a_page_after_a_trace_that_is_gone_is_missing(store):
