@@ -266,6 +266,23 @@ def test_all_colours_are_rules_on_classes_under_the_diagram(sketch):
 
 
 @pytest.mark.parametrize("sketch", SKETCHES, ids=by_edge)
+def test_rows_are_grouped_by_the_state_they_leave_and_have_the_colour_of_the_one_they_reach(sketch):
+    drawn, outcomes = SVGS[sketch.table.name], {state.name: sketch.outcome(state) for state in sketch.table.states}
+    framed = {ends: mark.find(RECT) for mark, ends in marks_in_svg(drawn, "from", "to")}
+    frames = {ends: to_corners(frame) for ends, frame in framed.items() if frame is not None}
+    rows = {row: mark.find(RECT) for mark, row in marks_in_svg(drawn, "event", "from", "to")}
+    chips = {row: chip for row, chip in rows.items() if chip is not None}
+
+    assert frames.keys() <= {row[1:] for row in chips}
+    for row, chip in chips.items():
+        assert chip.get("class") == f"chip {outcomes[row[2]]}"
+        around = [ends for ends, frame in frames.items() if overlap(to_corners(chip), frame)]
+        assert around == [ends for ends in frames if ends == row[1:]]
+    for mark, (name,) in marks_in_svg(drawn, "state"):
+        assert mark.find(RECT).get("class") == f"state {outcomes[name]}"
+
+
+@pytest.mark.parametrize("sketch", SKETCHES, ids=by_edge)
 def test_no_mark_leaves_the_page(sketch):
     root = ET.fromstring(SVGS[sketch.table.name])  # noqa: S314 our own text
     width, height = float(root.get("width")), float(root.get("height"))

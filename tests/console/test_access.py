@@ -49,7 +49,7 @@ def settled(page):
     page.locator(filled).filter(visible=True).first.wait_for()
 
 
-@pytest.mark.parametrize("view", ["live", "exchanges", "exchange"])
+@pytest.mark.parametrize("view", ["live", "exchanges", "exchange", "models", "pace"])
 def test_everything_is_reached_by_keyboard_and_seen_to_be(open_page, served, view):
     page = open_page(views_of(served)[view])
     settled(page)

@@ -100,6 +100,8 @@ def test_models_are_shown_with_their_queues_and_caches(open_page):
     assert (plain["Decoding"], plain["Waiting"], plain["KV caches"]) == ("0 of 1", "0 of 2", "3 in 180 MB of 512 MB")
     assert told["failing"]["KV caches"] == "none"
     assert plain["Instance"] == "1"
+    states = {card.get_by_role("link").inner_text(): card.locator(".badge").inner_text() for card in cards.all()}
+    assert (states["plain"], states["failing"]) == ("READY", "READY")
 
 
 def test_writes_that_have_not_landed_are_shown_with_what_became_of_them(open_page, served):
