@@ -42,7 +42,7 @@ def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
     cursor.begin()
     try:
         count = withdraw(cursor, response_id)
-        count += _count(cursor.execute("DELETE FROM jobs WHERE id = ?", [response_id]))
+        count += count_deleted(cursor.execute("DELETE FROM jobs WHERE id = ?", [response_id]))
         cursor.execute("DELETE FROM events WHERE response_id = ?", [response_id])
         cursor.execute("UPDATE exchanges SET response_id = NULL WHERE response_id = ?", [response_id])
     except BaseException:
@@ -54,16 +54,17 @@ def delete(cursor: DuckDBPyConnection, response_id: str) -> int:
 
 def withdraw(cursor: DuckDBPyConnection, response_id: str) -> int:
     """Delete the row of a response, and say whether there was one. Raises duckdb.Error."""
-    return _count(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
+    return count_deleted(cursor.execute("DELETE FROM responses WHERE id = ?", [response_id]))
 
 
 def delete_expired(cursor: DuckDBPyConnection, table: str, before: int, limit: int) -> int:
     """Delete up to `limit` rows of a table that ended before a second, and say how many. Raises duckdb.Error."""
     expired = f"SELECT rowid FROM {table} WHERE {EXPIRED[table]} LIMIT {limit:d}"  # noqa: S608  our own names
-    return _count(cursor.execute(f"DELETE FROM {table} WHERE rowid IN ({expired})", [before]))  # noqa: S608
+    return count_deleted(cursor.execute(f"DELETE FROM {table} WHERE rowid IN ({expired})", [before]))  # noqa: S608
 
 
-def _count(deleted: DuckDBPyConnection) -> int:
+def count_deleted(deleted: DuckDBPyConnection) -> int:
+    """Tell how many rows the statement deleted that a cursor has just executed."""
     (count,) = deleted.fetchone() or (0,)
     return int(count)
 

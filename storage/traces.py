@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from duckdb import DuckDBPyConnection
 from msgspec import json
 
-from storage.queries import to_row
+from storage.queries import count_deleted, to_row
 from storage.rows import ExchangeRow, Missing, TraceQuery
 
 TRACE_COLUMNS = ", ".join(ExchangeRow.__struct_fields__)
@@ -38,6 +39,7 @@ SHARED = {
     "status": "INTEGER", "model": "VARCHAR", "moves": "VARCHAR",
 }  # fmt: skip
 Kind = tuple[str, str, str, str, str, int | None, str | None, str]
+to_kind: Callable[[ExchangeRow], Kind] = attrgetter(*SHARED)
 SELECT_KINDS = f"SELECT number, {', '.join(SHARED)} FROM kinds"  # noqa: S608  our own names
 INSERT_KINDS = f"INSERT INTO kinds (number, {', '.join(SHARED)}) SELECT unnest(?::INTEGER[]), " + ", ".join(
     f"unnest(?::{sort}[])" for sort in SHARED.values()
@@ -71,10 +73,7 @@ class TraceWriter:
         self._cursor.execute(f"INSERT INTO exchanges ({names}) SELECT {names} FROM incoming")  # noqa: S608  our own names
 
     def _number(self, traces: Sequence[ExchangeRow]) -> list[int]:
-        kinds: list[Kind] = [
-            (row.machine, row.method, row.path, row.state, row.event, row.status, row.model, row.moves)
-            for row in traces
-        ]  # fmt: skip
+        kinds = [to_kind(row) for row in traces]
         if new := [kind for kind in kinds if kind not in self._numbers]:
             self._add(new)
         return [self._numbers[kind] for kind in kinds]
@@ -84,17 +83,16 @@ class TraceWriter:
         self._numbers = {tuple(kind): number for number, *kind in self._cursor.execute(SELECT_KINDS).fetchall()}
         unknown = dict.fromkeys(kind for kind in kinds if kind not in self._numbers)
         if unknown:
-            numbers = range(next_number := max(self._numbers.values(), default=0) + 1, next_number + len(unknown))
+            first = max(self._numbers.values(), default=0) + 1
+            numbers = range(first, first + len(unknown))
             self._cursor.execute(INSERT_KINDS, [list(numbers), *map(list, zip(*unknown, strict=True))])
             self._numbers |= zip(unknown, numbers, strict=True)
 
     def forget(self, _: DuckDBPyConnection) -> int:
         """Delete the kinds that no trace is of any more, and say how many. Raises duckdb.Error."""
         self._numbers = {}  # first, for what breaks may be deleted all the same; they are read again when next needed
-        gone = self._cursor.execute(
-            "DELETE FROM kinds WHERE number NOT IN (SELECT kind FROM exchanges) RETURNING number"
-        ).fetchall()
-        return len(gone)
+        gone = self._cursor.execute("DELETE FROM kinds WHERE number NOT IN (SELECT kind FROM exchanges)")
+        return count_deleted(gone)
 
 
 def select_trace(cursor: DuckDBPyConnection, exchange_id: str) -> ExchangeRow | None:

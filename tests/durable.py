@@ -8,7 +8,7 @@ from handlers.settings import Settings
 from machines.exchange import State
 from storage.errors import WriteError
 from storage.rows import Missing
-from tests.doubles import MODEL, NOW
+from tests.doubles import MODEL, NOW, say, to_services
 from tests.sequences.laws import to_events
 
 BOTH = pytest.mark.parametrize("stream", [False, True])
@@ -31,6 +31,17 @@ class Gate:
         self.asked.set()
         await self.opened.wait()
         return await self._method(*given)
+
+
+@pytest.fixture(name="services")
+def durable_services(engine, store):
+    engine.script = say("Noted.")
+    return to_services(engine, store, durable())
+
+
+@pytest.fixture(name="puts")
+def held_puts(services) -> Gate:
+    return Gate(services.store, "put")
 
 
 def fails(*_):

@@ -14,21 +14,22 @@ from storage.rows import Missing
 from storage.store import open_store
 from tests.asgi import running
 from tests.doubles import NOW, say, to_services, watch
-from tests.durable import BOTH, Gate, assert_nothing_is_left, calm, continued, durable, fails, stored, to_terminal
+from tests.durable import (  # noqa: F401  fixtures
+    BOTH,
+    Gate,
+    assert_nothing_is_left,
+    calm,
+    continued,
+    durable,
+    durable_services,
+    fails,
+    held_puts,
+    stored,
+    to_terminal,
+)
 from tests.sequences.laws import assert_laws, to_events
 from tests.sequences.test_text import SCENARIOS
 from tests.test_refusals import PROVOKE, SPOKEN, World
-
-
-@pytest.fixture
-def services(engine, store):
-    engine.script = say("Noted.")
-    return to_services(engine, store, durable())
-
-
-@pytest.fixture
-def puts(services) -> Gate:
-    return Gate(services.store, "put")
 
 
 @pytest.fixture

@@ -8,20 +8,19 @@ import pytest
 from machines.exchange import State
 from storage.errors import WriteError
 from storage.rows import Chain, Missing
-from tests.doubles import MODEL, say, to_services, watch
-from tests.durable import BOTH, Gate, assert_nothing_is_left, calm, continued, durable, stored
+from tests.doubles import MODEL, watch
+from tests.durable import (  # noqa: F401  fixtures
+    BOTH,
+    Gate,
+    assert_nothing_is_left,
+    calm,
+    continued,
+    durable,
+    durable_services,
+    held_puts,
+    stored,
+)
 from tests.sequences.laws import assert_laws, to_events
-
-
-@pytest.fixture
-def services(engine, store):
-    engine.script = say("Noted.")
-    return to_services(engine, store, durable())
-
-
-@pytest.fixture
-def puts(services) -> Gate:
-    return Gate(services.store, "put")
 
 
 @pytest.fixture
